@@ -19,13 +19,10 @@ import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
-from mxtrain.checkpoint.input_identity import InputIdentity
-
 BAR = 0.02
 SECONDS_BETWEEN = 60.0
 IMAGE_SIZE, BATCH_SIZE, NUM_CLASSES = 64, 8, 1000
 STEPS_PER_ROUND = 12
-IDENTITY = InputIdentity(description={}, num_samples=0)
 
 
 class Round(NamedTuple):
@@ -58,19 +55,20 @@ class Training:
 
         runtime.load()
         from mxtrain.tasks.classification import Classification
+        from mxtrain.train import job as jobs
         from mxtrain.train import state
         from mxtrain.train.context import build_context
 
         flags = f"--train none --out {out} --model resnet50_v1b --image-size {IMAGE_SIZE} --batch-size {BATCH_SIZE}"
         self.run = config.parse([*flags.split(), "--optimizer", optimizer])
-        self.parts = build_context(self.run, Classification.numbered(self.run, NUM_CLASSES))
-        self.progress = state.restore(self.run, self.parts, None)
+        self.parts = build_context(jobs.of_data(Classification.numbered(self.run, NUM_CLASSES), range(10**6)))
+        self.progress = state.restore(self.parts, None)
         self.batch = random_batch()
 
     def snapshot(self) -> Any:
         from mxtrain.train import state
 
-        return state.snapshot(self.run, self.parts, self.progress, IDENTITY)
+        return state.snapshot(self.parts, self.progress)
 
     def round(self, begin: Callable[[], Any], under_way: Callable[[], bool]) -> Round:
         """Make the steps of a round after `begin`, and more until nothing is under way."""

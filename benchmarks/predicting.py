@@ -92,9 +92,7 @@ def _sides(opened: Any, predictor: Any, rec: Path) -> dict[str, Callable[[], int
         return sum(len(row(each.name, shown)) > 0 for each, shown in answers)
 
     def evaluated() -> int:
-        found = evaluation.evaluate(
-            opened.run, task, task.plain_forward(), net, open_set(str(rec)), [context]
-        )
+        found = evaluation.evaluate(task, task.plain_forward(), net, open_set(str(rec)), [context])
         assert found is not None
         return int(found.scores["num_samples"])
 

@@ -87,30 +87,30 @@ def made_steps(net: Net, out: Path) -> Iterator[Callable[[str], dict[str, float]
     runtime.load()
     from mxtrain.report.sinks.writers import Logged, open_sinks
     from mxtrain.tasks.classification import Classification
+    from mxtrain.train import job as jobs
     from mxtrain.train import state
     from mxtrain.train.context import build_context
     from mxtrain.train.input_pipeline import InputPipeline
-    from mxtrain.train.next_action import RunLength
     from mxtrain.train.step import train_step
     from mxtrain.train.telemetry.epoch_metrics import observed
     from mxtrain.train.telemetry.step_records import StepRecords
 
     flags = f"--train none --out {out} --model {net.name} --image-size {net.image_size} --log none"
     run = config.parse([*flags.split(), "--batch-size", str(net.batch_size)])
-    parts = build_context(run, Classification.numbered(run, NUM_CLASSES))
+    parts = build_context(jobs.of_data(Classification.numbered(run, NUM_CLASSES), range(10**6)))
     batches = random_batches(net)
-    progress, length = state.restore(run, parts, None), RunLength(10**6, 10**6)
+    progress = state.restore(parts, None)
     of_step: dict[str, float] = {}
 
     def note(record: dict[str, Any]) -> None:
         if record["kind"] == "train":
             of_step.update(record)
 
-    with open_sinks(Logged(out, length.num_steps), on_record=note) as report, observed(
-        parts, length
+    with open_sinks(Logged(out, parts.job.plan.length.num_steps), on_record=note) as report, observed(
+        parts
     ) as observe:
-        pipeline: Any = InputPipeline(run, batches, parts.group, loader=batches)  # type: ignore[arg-type]
-        records = StepRecords(parts, length, pipeline, report, observe)
+        pipeline: Any = InputPipeline(parts.job, batches)
+        records = StepRecords(parts, pipeline, report, observe)
 
         def step(side: str) -> dict[str, float]:
             nonlocal progress

@@ -220,7 +220,7 @@ def _evaluated(
         reading_task = trained_run.task_of(checkpoint, read_run)
         with _shown_progress(len(records), shows) as on_samples:
             evaluated = evaluation.evaluate(
-                *(read_run, reading_task, plain_forward, net, records, contexts), on_samples=on_samples
+                reading_task, plain_forward, net, records, contexts, on_samples=on_samples
             )
     assert evaluated is not None, "nobody asks this evaluation to stop"
     if not math.isfinite(evaluated.scores["val_loss"]):

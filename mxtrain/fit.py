@@ -129,21 +129,21 @@ def _code_of(end: SystemExit) -> int:
 def plot_schedule(run: config.Run) -> None:
     """Draw the learning rate of every step; without data, --max-steps are taken for all --epochs."""
     from mxtrain.config.checks import run_checks
+    from mxtrain.data.loading import run_plan
+    from mxtrain.data.loading.run_plan import RunLength
     from mxtrain.optim import schedules
     from mxtrain.report.page import plots
     from mxtrain.train.open_data import open_source
 
     run_checks.check_description(run)
-    steps_per_epoch, num_steps = run.optim.max_steps / run.optim.epochs, run.optim.max_steps
+    length = RunLength(run.optim.max_steps / run.optim.epochs, run.optim.max_steps)
     if run.data.train:
-        samples = open_source("--train", run.data.train, run)
-        steps_per_epoch, num_steps = schedules.run_length(run.optim, len(samples))
-    rate_of = schedules.rate_function(run.optim, steps_per_epoch, num_steps)
-    title = schedules.summary(run.optim, steps_per_epoch, num_steps)
-    steps = schedules.plotted_steps(run.optim, steps_per_epoch, num_steps)
-    plots.draw_rates(
-        Path(run.output.plot_schedule), steps, [rate_of(step) for step in steps], steps_per_epoch, title
-    )
+        length = run_plan.run_length(run.optim, len(open_source("--train", run.data.train, run)))
+    rate_of = schedules.rate_function(run.optim, length)
+    title = schedules.summary(run.optim, length)
+    steps = schedules.plotted_steps(run.optim, length)
+    rates, path = [rate_of(step) for step in steps], Path(run.output.plot_schedule)
+    plots.draw_rates(path, steps, rates, length.steps_per_epoch, title)
     print(f"{run.output.plot_schedule}: {title}", flush=True)
 
 
@@ -224,8 +224,8 @@ def dry_run(run: config.Run) -> None:
     inputs = session.open_inputs(run)
     resume_point = resume.find(run, inputs.identity, run.layout.num_workers)
     run = session.begun(run, inputs, resume_point and resume_point.checkpoint)
-    inputs = session.resume_inputs(run, inputs, resume_point and resume_point.checkpoint)
-    rate_of = schedules.rate_function(run.optim, *schedules.run_length(run.optim, len(inputs.train)))
+    job = session.job_of(run, inputs, resume_point and resume_point.checkpoint)
+    rate_of = schedules.rate_function(run.optim, job.plan.length)
     rate_of(0)  # a schedule of the user's own is tried
 
     from mxtrain import runtime
@@ -233,14 +233,11 @@ def dry_run(run: config.Run) -> None:
 
     run_folder.start_log(run.output.terminal_level)
     runtime.load(threads=run.layout.threads or None)
-    from mxtrain.train import state
     from mxtrain.train.net import dry_run
 
-    table = dry_run.parameter_table(
-        run, inputs.task, resume_point and state.widths_of(resume_point.checkpoint)
-    )
+    table = dry_run.parameter_table(job)
     begin = [f"resuming from {resume_point.checkpoint.path}"] if resume_point else []
-    print("\n".join([*session.plan_lines(run, inputs), *begin, table]), flush=True)
+    print("\n".join([*session.plan_lines(job, inputs), *begin, table]), flush=True)
 
 
 if __name__ == "__main__":

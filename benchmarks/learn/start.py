@@ -16,7 +16,7 @@ def main() -> None:
     path, num_classes, *flags = sys.argv[1:]
     run = config.parse(flags)
     net = build_net.build_to_train(
-        run, Classification.numbered(run, int(num_classes)), build_net.contexts(run.layout.devices)
+        Classification.numbered(run, int(num_classes)), build_net.devices_of(run.layout.devices)
     )
     np.savez(path, **weights.copy_of(net))
 

@@ -22,7 +22,7 @@ from benchmarks.learn.torch_side import OPTIMIZERS, load
 from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.config.components import registry
-from mxtrain.data.loading import sample_requests
+from mxtrain.data.loading import run_plan, sample_requests
 from mxtrain.data.loading.assembly import SampleAssembly
 from mxtrain.data.loading.loader import Loader, loader_options
 from mxtrain.data.records.record_sets import open_set
@@ -88,7 +88,8 @@ def train(run: config.Run, task: LanguageModel, net: Gpt, rates: list[float]) ->
     """Yield the loss of each step after making it."""
     windows = task.samples_of(run, open_set(str(run.data.train)))
     update = OPTIMIZERS[run.optim.optimizer](run.optim, net)
-    asked = sample_requests.training_requests(run, windows, 0, len(rates))
+    samples_of, plan = sample_requests.epoch_sampler(run, windows), run_plan.of_run(run, len(windows))
+    asked = sample_requests.training_requests(samples_of, plan, range(len(rates)))
     with _open(run, task, windows, asked) as loader:
         for step, batches in itertools.groupby(loader, key=lambda batch: batch.request.step):
             net.zero_grad()

@@ -22,7 +22,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.data.augment.transforms import eval_transform, train_transform
 from mxtrain.data.image_fields import picture_assembly
-from mxtrain.data.loading import sample_requests
+from mxtrain.data.loading import run_plan, sample_requests
 from mxtrain.data.loading.assembly import SampleAssembly
 from mxtrain.data.loading.loader import Batch, Loader, Request, loader_options
 from mxtrain.data.records.record_sets import open_set
@@ -58,7 +58,9 @@ def train(run: config.Run, net: nn.Module, rates: list[float]) -> Iterator[float
     )
     update = OPTIMIZERS[run.optim.optimizer](run.optim, net)
     net.train()
-    with _open(run, assembly, sample_requests.training_requests(run, records, 0, len(rates))) as loader:
+    samples_of, plan = sample_requests.epoch_sampler(run, records), run_plan.of_run(run, len(records))
+    requests = sample_requests.training_requests(samples_of, plan, range(len(rates)))
+    with _open(run, assembly, requests) as loader:
         for step, batches in itertools.groupby(loader, key=lambda batch: batch.request.step):
             net.zero_grad()
             loss, num_samples = backward(net, loader, batches)

@@ -6,6 +6,7 @@ pass. When gradients and sums are there is seen by threads that wait for the sam
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -107,10 +108,13 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
     from mxtrain.data.loading.loader import Batch, Request
     from mxtrain.optim import precision
     from mxtrain.tasks.classification import Classification
+    from mxtrain.train import job as jobs
     from mxtrain.train import step
     from mxtrain.train.context import build_context
 
-    parts = build_context(run, Classification.numbered(run, CLASSES), group)
+    samples_unread: Any = range(10**6)
+    job = jobs.of_data(Classification.numbered(run, CLASSES), samples_unread)
+    parts = build_context(dataclasses.replace(job, group=group))
     rng = np.random.default_rng(group.rank)
     data = rng.standard_normal((net.batch_of_worker, 3, net.image_size, net.image_size)).astype(np.float32)
     label = rng.integers(0, CLASSES, net.batch_of_worker).astype(np.float32)

@@ -35,12 +35,13 @@ def main() -> None:
 def parts_of(net: Net, amp: str, amp_table: str = "") -> Any:
     """Return a run's parts as `fit` builds them."""
     from mxtrain.tasks.classification import Classification
+    from mxtrain.train import job as jobs
     from mxtrain.train.context import build_context
 
     if net.vocabulary:
         return _parts_of_tokens(net, amp, amp_table)
     run = config.parse(_flags(net, amp, amp_table, net.model, net.size))
-    return build_context(run, Classification.numbered(run, CLASSES))
+    return build_context(jobs.of_data(Classification.numbered(run, CLASSES), range(10**6)))
 
 
 def _flags(net: Net, amp: str, amp_table: str, model: str, image_size: int) -> list[str]:
@@ -59,10 +60,11 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     from mxtrain.optim.weight_decay import exempt_from_decay
     from mxtrain.runtime import mx
     from mxtrain.tasks.classification import Classification
+    from mxtrain.train import job as jobs
     from mxtrain.train.context import build_context
 
     run = config.parse(_flags(net, amp, amp_table, "small_cnn", 32))
-    parts = build_context(run, Classification.numbered(run, 10))
+    parts = build_context(jobs.of_data(Classification.numbered(run, 10), range(10**6)))
     from benchmarks.step import mxnet_nets
 
     of_tokens = mxnet_nets.of_tokens(net)

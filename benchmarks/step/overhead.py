@@ -25,12 +25,13 @@ def main() -> None:
     runtime.load()
     from mxtrain.optim import precision
     from mxtrain.tasks.classification import Classification
+    from mxtrain.train import job as jobs
     from mxtrain.train.context import build_context
 
     flags = f"--train t.rec --model {options.model} --image-size {options.image_size} --ema 0.999"
     size = f"--batch-size {options.batch_size} --micro-batch {options.batch_size}"
     run = config.parse(f"{flags} {size}".split())
-    parts = build_context(run, Classification.numbered(run, CLASSES))
+    parts = build_context(jobs.of_data(Classification.numbered(run, CLASSES), range(10**6)))
     net = Net(options.model, options.batch_size, options.image_size, rate=1e-4)
     timed = {"a whole step": mxnet_side.steps_of(net, parts), **pieces(parts)}
     fastest = dict.fromkeys(timed, float("inf"))
@@ -47,8 +48,8 @@ def pieces(parts: Any) -> dict[str, Callable[[], Any]]:
     from mxtrain.optim.sums import gradients
     from mxtrain.train import step
 
-    of_step = gradients.GradientAccumulator(parts.trainer.parameters, parts.contexts)
-    first_device = [parameter.grad(parts.contexts[0]) for parameter in of_step.parameters]
+    of_step = gradients.GradientAccumulator(parts.trainer.parameters, parts.devices)
+    first_device = [parameter.grad(parts.devices[0]) for parameter in of_step.parameters]
     return {
         "the norm, which tells finite": lambda: precision.l2_norm(first_device),
         "a copy of running statistics": lambda: step.step_statistics(parts),

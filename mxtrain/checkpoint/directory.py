@@ -43,6 +43,12 @@ class Checkpoint(NamedTuple):
     state: dict[str, Any]
     others: tuple[Path, ...] = ()  # checkpoints of the same net, with whose weights its own are averaged
 
+    @property
+    def widths(self) -> dict[str, int]:
+        """The widths of its net where they are not those that the net's name has: --prune was given."""
+        found: dict[str, int] = self.state.get("widths", {})
+        return found
+
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:

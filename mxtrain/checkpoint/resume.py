@@ -20,7 +20,8 @@ from mxtrain.config.components import choices, registry
 from mxtrain.config.components.choices import is_async
 from mxtrain.core.errors import UsageError
 from mxtrain.data import fingerprint
-from mxtrain.optim import early_stop, schedules
+from mxtrain.data.loading import run_plan
+from mxtrain.optim import early_stop
 from mxtrain.optim.early_stop import Best
 
 logger = logging.getLogger(__name__)
@@ -149,7 +150,7 @@ def _sums_of(checkpoint: Checkpoint) -> str:
 def _has_ended(run: config.Run, identity: InputIdentity, checkpoint: Checkpoint) -> bool:
     best, step = checkpoint.state.get("best"), checkpoint.state["step"]
     is_over = early_stop.is_over(best and Best(*best), run.optim.early_stop)
-    return is_over or step >= schedules.run_length(run.optim, identity.num_samples)[1]
+    return is_over or step >= run_plan.run_length(run.optim, identity.num_samples).num_steps
 
 
 def _refuse_another_runs_folder(
@@ -181,8 +182,9 @@ def _refuse_another_curve(run: config.Run, identity: InputIdentity, checkpoint: 
         for name in saved
         if name not in free and (name not in now or saved[name] != now[name])
     ]
-    if before != batch_plan.of_run(run).micro_batch:
-        differing.append(f"micro-batches of {before} -> {batch_plan.of_run(run).micro_batch}")
+    micro_batch = batch_plan.of_run(run).micro_batch
+    if before != micro_batch:
+        differing.append(f"micro-batches of {before} -> {micro_batch}")
     if is_async(saved["kvstore"]) != is_async(now["kvstore"]):
         differing.append(f"--kvstore {saved['kvstore']} -> {now['kvstore']}")
     differing += _differences_of_inputs(before_inputs, identity, saved["train"], now["train"])
@@ -218,7 +220,7 @@ def _differences_of_inputs(
 
 def _warn_of_another_length(now: config.Optim, before: config.Optim, num_samples: int, step: int) -> None:
     """Warn where a run is made longer or shorter whose schedule is spread over its length."""
-    lengths = [schedules.run_length(optim, num_samples)[1] for optim in (before, now)]
+    lengths = [run_plan.run_length(optim, num_samples).num_steps for optim in (before, now)]
     if lengths[0] != lengths[1] and registry.schedule(now).name not in registry.EPOCH_SCHEDULES:
         logger.warning(
             "--schedule %s is spread over the run, which has become %d steps instead of %d: from step %d on "

@@ -25,8 +25,22 @@ class BatchPlan:
     batch_size: int
     micro_batch: int
     num_micro_batches: int
-    num_replicas: int
+    num_devices: int  # of each worker
+    num_workers: int
     accumulate: int
+
+    @property
+    def num_replicas(self) -> int:
+        """The number of devices of all workers."""
+        return self.num_devices * self.num_workers
+
+    def positions(self, num_micro_batches: int, worker: int) -> list[int]:
+        """Return which of a step's micro-batches the worker of rank `worker` computes; replicas take turns."""
+        return [p for p in range(num_micro_batches) if p // self.num_devices % self.num_workers == worker]
+
+    def shares(self) -> list[int]:
+        """Return how many of a whole step's micro-batches each worker computes."""
+        return [len(self.positions(self.num_micro_batches, worker)) for worker in range(self.num_workers)]
 
     def __str__(self) -> str:
         even = self.micro_batch * self.num_micro_batches == self.batch_size
@@ -63,18 +77,6 @@ def parse_devices(text: str) -> tuple[tuple[str, int], ...]:
     return found
 
 
-def positions(run: Run, num_micro_batches: int, worker: int) -> list[int]:
-    """Return which of a step's `num_micro_batches` the worker of rank `worker` computes; replicas take turns."""
-    num_devices = len(parse_devices(run.layout.devices))
-    return [p for p in range(num_micro_batches) if p // num_devices % run.layout.num_workers == worker]
-
-
-def shares(num_micro_batches: int, num_devices: int, num_workers: int) -> list[int]:
-    """Return how many of a step's micro-batches each worker computes."""
-    workers = [position // num_devices % num_workers for position in range(num_micro_batches)]
-    return [workers.count(worker) for worker in range(num_workers)]
-
-
 def default_micro_batch(batch_size: int) -> int:
     """Return the size of a micro-batch that follows from the batch alone, whatever the mapping."""
     least = min(SHARES, batch_size // SMALLEST_SHARE)
@@ -89,7 +91,8 @@ def first_default_micro_batch(batch_size: int) -> int:
 def of_run(run: Run) -> BatchPlan:
     """Return the plan of a run; UsageError, with numbers that fit, where its flags contradict each other."""
     batch_size, micro_batch, accumulate = run.optim.batch_size, run.optim.micro_batch, run.optim.accumulate
-    num_replicas = len(parse_devices(run.layout.devices)) * run.layout.num_workers
+    num_devices, num_workers = len(parse_devices(run.layout.devices)), run.layout.num_workers
+    num_replicas = num_devices * num_workers
     if not micro_batch:
         places = accumulate * num_replicas
         micro_batch = math.ceil(batch_size / places) if places else default_micro_batch(batch_size)
@@ -107,4 +110,4 @@ def of_run(run: Run) -> BatchPlan:
             f"--batch-size {batch_size} is not --micro-batch x --accumulate x replicas ({product}); "
             f"leave --accumulate out{instead} or give --batch-size {micro_batch * accumulate * num_replicas}"
         )
-    return BatchPlan(batch_size, micro_batch, num_micro_batches, num_replicas, derived)
+    return BatchPlan(batch_size, micro_batch, num_micro_batches, num_devices, num_workers, derived)

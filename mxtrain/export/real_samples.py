@@ -25,7 +25,7 @@ from mxtrain.data.user.streams import Stream
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
-from mxtrain.train.net.to_device import to_context
+from mxtrain.train.net.to_device import to_device
 from mxtrain.train.open_data import open_source
 
 Batch = Dict[str, Array]  # the net's inputs, by name, as float32 (samples, ...)
@@ -81,7 +81,7 @@ def read(
     batches: list[Batch] = []
     for arrays in loaded(task, records, spread(records, max(1, min(count, most))), batch):
         noting = _Noting(net)
-        forward(noting, {name: to_context(each, context) for name, each in arrays.items()})
+        forward(noting, {name: to_device(each, context) for name, each in arrays.items()})
         batches.append(_named(noting.inputs, graph, task))
     return batches
 

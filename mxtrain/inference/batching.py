@@ -24,7 +24,7 @@ from mxtrain.inference.input_samples import Input
 from mxtrain.models.analysis import features
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
-from mxtrain.train.net.to_device import to_context
+from mxtrain.train.net.to_device import to_device
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def together(all_fields: Sequence[Field], samples: Sequence[Mapping[str, Any]]) 
 
 
 def _placed(arrays: Arrays, context: Any) -> dict[str, Any]:
-    return {name: to_context(array, context) for name, array in arrays.items()}
+    return {name: to_device(array, context) for name, array in arrays.items()}
 
 
 def _groups(read: Iterable[Read | None], size: int) -> Iterator[list[Read]]:

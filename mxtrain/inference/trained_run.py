@@ -158,7 +158,7 @@ def net_of(checkpoint: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Any
     from mxtrain.models.parameters import weights
     from mxtrain.train.net import build_net
 
-    places = build_net.contexts(devices)
+    places = build_net.devices_of(devices)
     lent = zoo.net_object(run.model.model) if python_objects.is_object(run.model.model) else None
     with contextlib.nullcontext() if lent is None else weights.kept(lent):
         yield build_net.load_trained(checkpoint, places, run=run), places

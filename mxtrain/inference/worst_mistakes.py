@@ -19,7 +19,7 @@ from mxtrain.inference.batching import Compute
 from mxtrain.inference.input_samples import Input
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
-from mxtrain.train.net.to_device import to_context
+from mxtrain.train.net.to_device import to_device
 
 _SUFFIX_OF = (
     (b"\xff\xd8", ".jpg"),
@@ -59,7 +59,7 @@ def loss_function(task: Task, net: Any, context: Any) -> Compute:
 
     def compute(arrays: Arrays) -> Iterable[tuple[float, dict[str, Any]]]:
         count = len(next(iter(arrays.values())))
-        outcome = forward(net, {name: to_context(array, context) for name, array in arrays.items()})
+        outcome = forward(net, {name: to_device(array, context) for name, array in arrays.items()})
         losses = outcome.losses.asnumpy()
         if losses.shape[:1] != (count,):
             raise DataError(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from mxtrain.config import Optim
 from mxtrain.core.errors import UsageError
+from mxtrain.data.loading.run_plan import RunLength
 
 MOST_SETTLING_STEPS = 50
 
@@ -24,11 +25,12 @@ class AveragePlan(NamedTuple):
         return bool(self.taken_after) and step >= self.taken_after[-1]
 
 
-def of_run(optim: Optim, steps_per_epoch: float, num_steps: int) -> AveragePlan | None:
-    """Return the plan of a run of so many steps; None where nothing is averaged. UsageError where it is too short."""
+def of_run(optim: Optim, length: RunLength) -> AveragePlan | None:
+    """Return the plan of a run of this length; None where nothing is averaged. UsageError where it is too short."""
     if not optim.average:
         return None
-    last = num_steps - settling_steps(optim, steps_per_epoch)
+    steps_per_epoch, num_steps = length
+    last = num_steps - settling_steps(optim, length)
     points = tuple(last - round(steps_per_epoch * number) for number in reversed(range(optim.average)))
     if points[0] <= 0:
         raise UsageError(
@@ -38,6 +40,6 @@ def of_run(optim: Optim, steps_per_epoch: float, num_steps: int) -> AveragePlan 
     return AveragePlan(points)
 
 
-def settling_steps(optim: Optim, steps_per_epoch: float) -> int:
+def settling_steps(optim: Optim, length: RunLength) -> int:
     """Return how many steps at the end of the run move no weights."""
-    return min(int(steps_per_epoch), MOST_SETTLING_STEPS) if optim.average else 0
+    return min(int(length.steps_per_epoch), MOST_SETTLING_STEPS) if optim.average else 0

@@ -18,7 +18,7 @@ from mxtrain.config import Optim, python_objects
 from mxtrain.config.checks.bounds import FAR, SMALLEST
 from mxtrain.config.components import import_path, registry
 from mxtrain.core.errors import UsageError, as_user_code, in_user_code
-from mxtrain.data.loading import order
+from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.optim.average_plan import settling_steps
 
 MAX_PLOTTED_PARTS = 1000  # of the warm-up, and of the rest, from which the rate is plotted
@@ -98,21 +98,13 @@ def peak_rate(optim: Optim) -> float:
     return optim.lr * optim.batch_size / optim.lr_base_batch if optim.lr_base_batch else optim.lr
 
 
-def run_length(optim: Optim, num_samples: int) -> tuple[int, int]:
-    """Return the number of steps of an epoch, and of the whole run."""
-    steps_per_epoch = order.steps_per_epoch(num_samples, optim.batch_size)
-    num_steps = optim.epochs * steps_per_epoch
-    return steps_per_epoch, min(num_steps, optim.max_steps or num_steps)
-
-
-def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Callable[[int], float]:
-    """Return a function from a step, counted from 0, to its learning rate, in a run of `num_steps` steps."""
+def rate_function(optim: Optim, length: RunLength) -> Callable[[int], float]:
+    """Return a function from a step, counted from 0, to its learning rate, in a run of this length."""
+    steps_per_epoch, num_steps = length
     if optim.average:
-        moving, num_moving = (
-            dataclasses.replace(optim, average=0),
-            num_steps - settling_steps(optim, steps_per_epoch),
-        )
-        rate_of = rate_function(moving, steps_per_epoch, num_moving)
+        moving = dataclasses.replace(optim, average=0)
+        num_moving = num_steps - settling_steps(optim, length)
+        rate_of = rate_function(moving, RunLength(steps_per_epoch, num_moving))
         return lambda step: rate_of(step) if step < num_moving else 0.0
     if has_own_rates(optim):
         return functools.partial(_rate_of_scheduler, python_objects.require("--schedule", optim.schedule))
@@ -165,22 +157,23 @@ def warmup_steps(optim: Optim, steps_per_epoch: float) -> int:
     return round(optim.warmup_epochs * steps_per_epoch)
 
 
-def plotted_steps(optim: Optim, steps_per_epoch: float, num_steps: int) -> list[int]:
+def plotted_steps(optim: Optim, length: RunLength) -> list[int]:
     """Return the steps to plot the rate at: all, or of a long run the first and last steps of equal parts.
 
     The warm-up and what follows it are divided into parts separately, so that a plot shows the peak.
     """
-    peak_step = min(warmup_steps(optim, steps_per_epoch), num_steps)
+    peak_step = min(warmup_steps(optim, length.steps_per_epoch), length.num_steps)
     found: set[int] = set()
-    for begin, end in ((0, peak_step), (peak_step, num_steps)):
+    for begin, end in ((0, peak_step), (peak_step, length.num_steps)):
         parts = min(MAX_PLOTTED_PARTS, end - begin)
         edges = [begin + (end - begin) * part // parts for part in range(parts + 1)] if parts else []
         found.update(edges[:-1], (edge - 1 for edge in edges[1:]))
     return sorted(found)
 
 
-def summary(optim: Optim, steps_per_epoch: float, num_steps: int) -> str:
+def summary(optim: Optim, length: RunLength) -> str:
     """Return the line of the plan that describes the learning rate."""
+    steps_per_epoch, num_steps = length
     if has_own_rates(optim):
         return f"learning rate: {optim.schedule} over {num_steps} steps"
     rule = f" (--lr {optim.lr:g} x {optim.batch_size} / {optim.lr_base_batch})" if optim.lr_base_batch else ""
@@ -189,9 +182,9 @@ def summary(optim: Optim, steps_per_epoch: float, num_steps: int) -> str:
     return f"learning rate: peak {peak_rate(optim):g}{rule}, {climb}{optim.schedule} over {num_steps} steps"
 
 
-def nothing_left_message(optim: Optim, steps_per_epoch: int, step: int) -> str:
+def nothing_left_message(optim: Optim, steps_per_epoch: float, step: int) -> str:
     """Return the message that names the flag by which a run ends at `step` or before."""
-    of_epochs = optim.epochs * steps_per_epoch
+    of_epochs = int(optim.epochs * steps_per_epoch)
     limit, num_steps = f"--epochs {optim.epochs} ({of_epochs} steps)", of_epochs
     if 0 < optim.max_steps < of_epochs:
         limit, num_steps = f"--max-steps {optim.max_steps}", optim.max_steps

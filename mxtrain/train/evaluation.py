@@ -13,7 +13,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 import numpy as np
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather_in_turn, in_order, sum_arrays
-from mxtrain.config import Run, batch_plan
+from mxtrain.config import batch_plan
 from mxtrain.core.errors import DataError, Stop, UsageError
 from mxtrain.data.interfaces import Records
 from mxtrain.data.loading import sample_requests
@@ -22,7 +22,7 @@ from mxtrain.data.loading.loader import Loader, loader_options
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.metrics import metric_selection
 from mxtrain.tasks.task import Forward, Outcome, Task
-from mxtrain.train.net.to_device import to_context
+from mxtrain.train.net.to_device import to_device
 from mxtrain.train.step import number
 from mxtrain.train.telemetry.worst_samples import WorstSamples
 
@@ -35,12 +35,11 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    run: Run,
     task: Task,
     forward: Forward,
     net: Any,
     records: Records,
-    contexts: Sequence[Any],
+    devices: Sequence[Any],
     stop_requests: Sequence[Stop] = (),
     group: WorkerGroup = SINGLE_WORKER,
     step: int = 0,
@@ -52,17 +51,18 @@ def evaluate(
     this worker's progress; `on_samples` is called with how many samples are done, about, and of how many.
     """
     sums, done = _EvaluationSums(task, records), 0
-    with open_loader(run, task, records, group) as loader:
+    micro_batch = batch_plan.of_run(task.run).micro_batch
+    with open_loader(task, records, micro_batch, group) as loader:
         pending: collections.deque[tuple[Any, Outcome]] = collections.deque()
         for batch in loader:
             if stop_requests:
                 break
             group.report_progress("evaluation", step)
-            context = contexts[batch.request.position % len(contexts)]
-            arrays = {name: to_context(array, context) for name, array in batch.arrays.items()}
+            device = devices[batch.request.position % len(devices)]
+            arrays = {name: to_device(array, device) for name, array in batch.arrays.items()}
             pending.append((batch, forward(net, arrays)))
             # As many batches compute at once as there are devices.
-            if len(pending) == len(contexts):
+            if len(pending) == len(devices):
                 sums.add(loader, *pending.popleft())
             done += len(batch) * group.world_size
             on_samples(min(done, len(records)), len(records))
@@ -70,18 +70,15 @@ def evaluate(
             sums.add(loader, *pending.popleft())
             group.report_progress()
     # A state for each micro-batch: their sum has the same bits whoever computes them.
-    num_micro_batches = math.ceil(len(records) / batch_plan.of_run(run).micro_batch)
-    return sums.finish(num_micro_batches, group, len(stop_requests))
+    return sums.finish(math.ceil(len(records) / micro_batch), group, len(stop_requests))
 
 
-def open_loader(run: Run, task: Task, records: Records, group: WorkerGroup = SINGLE_WORKER) -> Loader:
+def open_loader(task: Task, records: Records, micro_batch: int, group: WorkerGroup = SINGLE_WORKER) -> Loader:
     """Return a loader of this worker's part of all samples, each once, in micro-batches of training's size."""
-    requests = sample_requests.evaluation_requests(
-        len(records), batch_plan.of_run(run).micro_batch, group.rank, group.world_size
-    )
-    reader = tasks.function_of(task, task.reader, False)
-    assembly = SampleAssembly(records, reader, task.fields, seed=0, skip_bad=run.data.skip_bad)
-    return Loader(assembly, requests, loader_options(run.data))
+    requests = sample_requests.evaluation_requests(len(records), micro_batch, group.rank, group.world_size)
+    reader, data = tasks.function_of(task, task.reader, False), task.run.data
+    assembly = SampleAssembly(records, reader, task.fields, seed=0, skip_bad=data.skip_bad)
+    return Loader(assembly, requests, loader_options(data))
 
 
 class _EvaluationSums:

@@ -6,43 +6,37 @@ Owns the record and the score. How a net is evaluated is `evaluation.py`'s.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Callable
 
-from mxtrain.config import Run
 from mxtrain.core.errors import Stop
-from mxtrain.data.interfaces import Records
 from mxtrain.optim.ema import with_averages
 from mxtrain.report.sinks.record import Record
 from mxtrain.tasks.metrics import metric_selection
 from mxtrain.train import nonfinite_errors
 from mxtrain.train.context import TrainContext
 from mxtrain.train.evaluation import evaluate
-from mxtrain.train.next_action import RunLength
 from mxtrain.train.state import TrainState
 
 
 class Evaluator:
-    """Evaluates the net on `val_set`, None for never, at the end of every epoch and between."""
+    """Evaluates the net on the validation set, if the job has one, at the end of every epoch and between."""
 
     def __init__(
         self,
-        run: Run,
-        parts: TrainContext,
-        val_set: Records | None,
-        length: RunLength,
+        context: TrainContext,
         stop_requests: list[Stop],
         write: Callable[[Record], None],
         on_samples: Callable[[int, int], None],
     ):
-        self._run, self._parts, self._val_set, self._length = run, parts, val_set, length
+        self._context, self._job = context, context.job
         self._stop_requests, self._write, self._on_samples = stop_requests, write, on_samples
 
     def is_time(self, step: int) -> bool:
         """Return whether the run is evaluated after so many steps: where epochs end, and by --evaluate-steps."""
-        every = self._run.output.evaluate_steps
+        every = self._job.run.output.evaluate_steps
         is_between = every > 0 and step > 0 and step % every == 0
-        return self._val_set is not None and (is_between or self._length.is_epoch_end(step))
+        is_end = self._job.plan.length.is_epoch_end(step)
+        return self._job.val_set is not None and (is_between or is_end)
 
     def is_due(self, state: TrainState) -> bool:
         """Return whether `state` has to be evaluated before the run goes on."""
@@ -54,27 +48,24 @@ class Evaluator:
         The averaged weights are evaluated where the run keeps some. A collective; raises Diverged where the loss is no
         number.
         """
-        assert self._val_set is not None
-        run, parts = self._run, self._parts
-        with with_averages(parts.ema):
+        context, val_set = self._context, self._job.val_set
+        assert val_set is not None
+        with with_averages(context.ema):
             evaluation = evaluate(
-                *(run, parts.task, parts.plain_forward, parts.net, self._val_set, parts.contexts),
+                *(context.task, context.plain_forward, context.net, val_set, context.devices),
                 stop_requests=self._stop_requests,
-                group=parts.group,
+                group=context.group,
                 step=state.step,
                 on_samples=self._on_samples,
             )
             if evaluation is None:
                 return state
-            scores, seconds = evaluation.scores, parts.clock.lap_apart("evaluate")
-            place = {"step": state.step, "epoch": self._length.epoch_of(state.step)}
+            scores, seconds = evaluation.scores, context.clock.lap_apart("evaluate")
+            place = {"step": state.step, "epoch": self._job.plan.length.epoch_of(state.step)}
             self._write({"kind": "eval", **place, **scores, "seconds": seconds})
             for record in evaluation.records:
                 self._write({"kind": record["kind"], **place, **record})
             if not math.isfinite(scores["val_loss"]):
-                out = Path(run.output.out)
-                raise nonfinite_errors.bad_evaluation(
-                    run, parts, self._val_set, state, scores["val_loss"], out
-                )
-        score = parts.metrics.score
+                raise nonfinite_errors.bad_evaluation(context, val_set, state, scores["val_loss"])
+        score = context.metrics.score
         return state.with_score(metric_selection.value_of(score, scores), score.is_lower_better)

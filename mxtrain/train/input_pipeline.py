@@ -11,15 +11,14 @@ import dataclasses
 import itertools
 from typing import ContextManager, Iterator, Protocol, cast
 
-from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, step_group
-from mxtrain.config import Run
-from mxtrain.data.interfaces import Dataset, Records
+from mxtrain.cluster.worker_group import gather, step_group
+from mxtrain.data.interfaces import Records
 from mxtrain.data.loading import sample_requests
 from mxtrain.data.loading.assembly import SampleAssembly
 from mxtrain.data.loading.loader import Batch, Loader, Request, loader_options, refuse_too_many_skipped
 from mxtrain.data.user.user_datasets import UserBatches
 from mxtrain.tasks import registry as tasks
-from mxtrain.tasks.task import Task
+from mxtrain.train.job import TrainingJob
 
 
 class BatchSource(Protocol):
@@ -50,15 +49,12 @@ class StepBatches:
 class InputPipeline:
     """The batches of a run's steps on one worker, in order; each is given back with `release` when it is used."""
 
-    run: Run
-    records: Dataset
-    group: WorkerGroup
+    job: TrainingJob
     loader: BatchSource
 
     def batches(self, step: int) -> StepBatches:
         """Return this worker's batches of the step number `step`, the next one; an epoch's last may be short."""
-        of_step = sample_requests.step_micro_batches(self.run, len(self.records), step, self.group.rank)
-        return StepBatches(len(of_step), self.loader)
+        return StepBatches(len(self.job.plan.micro_batches(step, self.job.group.rank)), self.loader)
 
     def release(self, batch: Batch) -> None:
         """Return the memory of a batch to the loader."""
@@ -70,38 +66,31 @@ class InputPipeline:
         A collective of the workers that make steps together. DataError where there are more than --skip-bad. Batches
         that are made ahead of their step do not count yet, so that a stop at any step leaves the same state.
         """
-        if not self.run.data.skip_bad:
+        job, most = self.job, self.job.run.data.skip_bad
+        if not most:
             return known
-        skipped, workers = self.loader.skipped, step_group(self.group, self.run.layout.kvstore)
+        skipped, workers = self.loader.skipped, step_group(job.group, job.run.layout.kvstore)
         for position in map(int, gather(workers, sorted(set(skipped) - set(known)))):
-            skipped.setdefault(position, self.records.where(position))
-        refuse_too_many_skipped(skipped, self.run.data.skip_bad)
+            skipped.setdefault(position, job.train_set.where(position))
+        refuse_too_many_skipped(skipped, most)
         return tuple(sorted(skipped))
 
 
 @contextlib.contextmanager
 def open_pipeline(
-    run: Run,
-    records: Dataset,
-    task: Task,
-    first_step: int,
-    num_steps: int,
-    group: WorkerGroup = SINGLE_WORKER,
-    bad_records: tuple[int, ...] = (),
+    job: TrainingJob, steps: range, bad_records: tuple[int, ...] = ()
 ) -> Iterator[InputPipeline]:
-    """Yield the input pipeline of this worker's steps from `first_step` up to, but not including, `num_steps`.
-
-    `bad_records` are the positions of those that were replaced before.
-    """
-    requests = sample_requests.training_requests(run, records, first_step, num_steps, group.rank)
-    with _open_loader(run, records, requests, task) as loader:
+    """Yield the input pipeline of this worker's `steps`; `bad_records` are those that were replaced before."""
+    records = job.train_set
+    samples_of = sample_requests.epoch_sampler(job.run, records)
+    requests = sample_requests.training_requests(samples_of, job.plan, steps, job.group.rank)
+    with _open_loader(job, requests) as loader:
         loader.skipped.update((position, records.where(position)) for position in bad_records)
-        yield InputPipeline(run, records, group, loader)
+        yield InputPipeline(job, loader)
 
 
-def _open_loader(
-    run: Run, records: Dataset, requests: Iterator[Request], task: Task
-) -> ContextManager[BatchSource]:
+def _open_loader(job: TrainingJob, requests: Iterator[Request]) -> ContextManager[BatchSource]:
+    run, records, task = job.run, job.train_set, job.task
     if isinstance(records, UserBatches):
         return records.loader(requests, tasks.named(task, task.of_batch))
     reader = tasks.function_of(task, task.reader, True)

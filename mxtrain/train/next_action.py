@@ -6,23 +6,6 @@ Pure, so that every case can be tested. `loop.py` does what is decided here.
 from __future__ import annotations
 
 import enum
-import math
-from typing import NamedTuple
-
-
-class RunLength(NamedTuple):
-    """The length of a run in steps; its last epoch may be cut short by --max-steps."""
-
-    steps_per_epoch: int
-    num_steps: int
-
-    def epoch_of(self, step: int) -> int:
-        """Return the epoch, from 1, that the update number `step`, from 1, belongs to."""
-        return math.ceil(step / self.steps_per_epoch)
-
-    def is_epoch_end(self, step: int) -> bool:
-        """Return whether an epoch, or the run, ends with the update number `step`; 0 is before the first one."""
-        return step > 0 and (step % self.steps_per_epoch == 0 or step == self.num_steps)
 
 
 class Action(enum.Enum):

@@ -14,7 +14,7 @@ import numpy as np
 from mxtrain.models import remat
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
-from mxtrain.train.net.to_device import to_context
+from mxtrain.train.net.to_device import to_device
 from mxtrain.train.step import forward
 
 
@@ -38,26 +38,26 @@ class NonFiniteOrigin(NamedTuple):
     rows: Any
 
 
-def find_origin(parts: TrainContext, batch: Any, step: int, scale: float) -> NonFiniteOrigin | None:
+def find_origin(context: TrainContext, batch: Any, step: int, scale: float) -> NonFiniteOrigin | None:
     """Return where a micro-batch of training stops being finite; None where it is finite from end to end.
 
     `step` and `scale` are those of the step that it belonged to, so that the same numbers are computed again.
     """
-    size, context = len(batch), parts.contexts[0]
-    with _cut_graph(remat.unwrapped(parts.net), context, parts.task.contract().noun) as outputs:
-        scaled, (loss, *_) = forward(parts, batch, context, step, scale)
+    size, device = len(batch), context.devices[0]
+    with _cut_graph(remat.unwrapped(context.net), device, context.task.contract().noun) as outputs:
+        scaled, (loss, *_) = forward(context, batch, device, step, scale)
     for output in outputs:
         for array in output.arrays:
             if not is_finite(array):
-                return NonFiniteOrigin(layer_text(output, context), "forward", _bad_rows(array, size))
+                return NonFiniteOrigin(layer_text(output, device), "forward", _bad_rows(array, size))
     if not is_finite(loss):
         return NonFiniteOrigin("the loss", "forward", _bad_rows(scaled, size))
-    return _find_origin_backward(parts, scaled, outputs, size)
+    return _find_origin_backward(context, scaled, outputs, size)
 
 
-def find_origin_in_evaluation(parts: TrainContext, batch: Any) -> NonFiniteOrigin | None:
+def find_origin_in_evaluation(context: TrainContext, batch: Any) -> NonFiniteOrigin | None:
     """Return where a micro-batch of an evaluation stops being finite; None where it is finite from end to end."""
-    size, context, net = len(batch), parts.contexts[0], remat.unwrapped(parts.net)
+    size, device, net = len(batch), context.devices[0], remat.unwrapped(context.net)
     origins: list[NonFiniteOrigin] = []
 
     def note(name: str, block: Any, value: Any) -> None:
@@ -65,25 +65,25 @@ def find_origin_in_evaluation(parts: TrainContext, batch: Any) -> NonFiniteOrigi
         if bad:
             origins.append(
                 NonFiniteOrigin(
-                    layer_text(BlockOutput(name, block, [], []), context), "forward", _bad_rows(bad[0], size)
+                    layer_text(BlockOutput(name, block, [], []), device), "forward", _bad_rows(bad[0], size)
                 )
             )
 
-    with _hooked(net, note, parts.task.contract().noun):
-        arrays = {name: to_context(array, context) for name, array in batch.arrays.items()}
-        losses = parts.plain_forward(net, arrays).losses
+    with _hooked(net, note, context.task.contract().noun):
+        arrays = {name: to_device(array, device) for name, array in batch.arrays.items()}
+        losses = context.plain_forward(net, arrays).losses
     if not origins and not is_finite(losses):
         origins.append(NonFiniteOrigin("the loss", "forward", _bad_rows(losses, size)))
     return origins[0] if origins else None
 
 
 def _find_origin_backward(
-    parts: TrainContext, scaled: Any, outputs: list[BlockOutput], size: int
+    context: TrainContext, scaled: Any, outputs: list[BlockOutput], size: int
 ) -> NonFiniteOrigin | None:
     """Return the first block, from the loss backwards, whose gradients are not finite though those it got were."""
-    context = parts.contexts[0]
+    device = context.devices[0]
     arrays = [array for output in outputs for array in output.arrays]
-    arrays += [p.data(context) for p in parts.net.collect_params().values() if p.grad_req != "null"]
+    arrays += [p.data(device) for p in context.net.collect_params().values() if p.grad_req != "null"]
     for array in arrays:
         array._fresh_grad = False  # set by the step itself
     sums = {id(scaled): mx.nd.ones_like(scaled)}
@@ -98,15 +98,15 @@ def _find_origin_backward(
             array._fresh_grad = False
             gradient = _in_float32(array.grad)
             if not is_finite(gradient):
-                return NonFiniteOrigin(layer_text(output, context), "backward", _bad_rows(gradient, size))
+                return NonFiniteOrigin(layer_text(output, device), "backward", _bad_rows(gradient, size))
             # grad_req='add' would do it, but silently gives zeros under AMP.
             sums[id(array)] = gradient + sums[id(array)] if id(array) in sums else gradient.copy()
     return None
 
 
 @contextlib.contextmanager
-def _cut_graph(net: Any, context: Any, noun: str) -> Iterator[list[BlockOutput]]:
-    """Cut the graph at every block's output inside this context; yields the list that the outputs come into.
+def _cut_graph(net: Any, device: Any, noun: str) -> Iterator[list[BlockOutput]]:
+    """Cut the graph at every block's output inside this block; yields the list that the outputs come into.
 
     MXNet keeps the gradients of variables only, so each output becomes a variable, which detaches it from the graph
     that computed it. The detached array is one of the output's `ends`.
@@ -114,7 +114,7 @@ def _cut_graph(net: Any, context: Any, noun: str) -> Iterator[list[BlockOutput]]
     outputs: list[BlockOutput] = []
     seen: set[int] = set()
     # An array that no parameter contributes to needs an end too.
-    zero = mx.nd.zeros((1,), ctx=context)
+    zero = mx.nd.zeros((1,), ctx=device)
     zero.attach_grad()
 
     def note(name: str, block: Any, value: Any) -> None:
@@ -133,7 +133,7 @@ def _cut_graph(net: Any, context: Any, noun: str) -> Iterator[list[BlockOutput]]
 
 @contextlib.contextmanager
 def _hooked(net: Any, note: Callable[[str, Any, Any], None], noun: str) -> Iterator[None]:
-    """Call `note` in this context with the net's input, by the samples' noun, and each block's output, by its name."""
+    """Call `note` in this block with the net's input, by the samples' noun, and each block's output, by its name."""
 
     def note_output(name: str) -> Callable[[Any, Any, Any], None]:
         return lambda block, inputs, output: note(name, block, output)
@@ -156,19 +156,19 @@ def blocks(block: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield from blocks(child, f"{name}.{key}" if name else key)
 
 
-def layer_text(output: BlockOutput, context: Any) -> str:
+def layer_text(output: BlockOutput, device: Any) -> str:
     """Return the name of the layer of an output, and which of its own parameters are not finite."""
     if output.block is None:
         return output.name
     own = output.block._reg_params.items()
-    broken = [name for name, parameter in own if not is_finite(parameter.data(context))]
+    broken = [name for name, parameter in own if not is_finite(parameter.data(device))]
     because = f", whose {' and '.join(broken)} is not finite" if broken else ""
     return f"layer {output.name or 'of the whole net'} ({type(output.block).__name__}){because}"
 
 
-def own_arrays(block: Any, context: Any) -> list[Any]:
+def own_arrays(block: Any, device: Any) -> list[Any]:
     """Return the parameters that belong to this block and to none inside it, on one device."""
-    return [parameter.data(context) for parameter in block._reg_params.values()]
+    return [parameter.data(device) for parameter in block._reg_params.values()]
 
 
 def largest(array: Any) -> float:

@@ -15,7 +15,6 @@ from typing import Any, Callable, Iterable
 import numpy as np
 
 from mxtrain.cluster.worker_group import WorkerGroup
-from mxtrain.config import Run
 from mxtrain.core import durable
 from mxtrain.core.errors import Diverged
 from mxtrain.data.interfaces import Records
@@ -41,54 +40,56 @@ SAMPLES_IN_LINE = 3
 
 
 def bad_step(
-    parts: TrainContext,
+    context: TrainContext,
     batches: Iterable[Any],
     release: Callable[[Any], None],
     name_of: Callable[[int], str],
     state: TrainState,
     result: StepResult,
-    out: Path,
 ) -> Diverged:
     """Return the error for a run whose last step was not finite, after computing that step again to find out why.
 
     `batches` are this worker's of that step, each given to `release`; `name_of` names a sample's record. All that is
-    found goes into `out`/logs. Of several workers the first that finds something returns; its error ends the others.
+    found goes into the run folder's logs. Of several workers the first that finds something returns; its error ends
+    the others.
     """
     origin: NonFiniteOrigin | None = None
     of_step: list[int] = []
     samples: list[int] = []
-    parts.net.hybridize(active=False)
+    context.net.hybridize(active=False)
     for batch in batches:
         of_step += batch.request.samples.tolist()
         if origin is None:
-            origin = find_origin(parts, batch, state.step - 1, state.scale.scale)
+            origin = find_origin(context, batch, state.step - 1, state.scale.scale)
             samples = [] if origin is None else batch.request.samples[origin.rows].tolist()
         mx.nd.waitall()  # it reads the batch where the loader has put it
         release(batch)
-    _wait_unless_first_finder(parts.step_group, origin is not None)
+    _wait_unless_first_finder(context.step_group, origin is not None)
     records = [name_of(sample) for sample in samples]
-    path = _write(out, state, origin, result.loss, samples=samples, records=records, samples_of_step=of_step)
+    path = _write(
+        context, state, origin, result.loss, samples=samples, records=records, samples_of_step=of_step
+    )
     return Diverged(_line(state, result, origin, samples, path))
 
 
-def bad_evaluation(
-    run: Run, parts: TrainContext, val: Records, state: TrainState, loss: float, out: Path
-) -> Diverged:
+def bad_evaluation(context: TrainContext, val: Records, state: TrainState, loss: float) -> Diverged:
     """Return the error for a run whose validation loss is no number; as `bad_step`, over the samples of `val`."""
     origin: NonFiniteOrigin | None = None
     samples: list[int] = []
-    parts.net.hybridize(active=False)
-    with evaluation.open_loader(run, parts.task, val, parts.group) as loader:
+    context.net.hybridize(active=False)
+    micro_batch = context.job.plan.batch.micro_batch
+    with evaluation.open_loader(context.task, val, micro_batch, context.group) as loader:
         for batch in loader:
-            origin = find_origin_in_evaluation(parts, batch)
+            origin = find_origin_in_evaluation(context, batch)
             mx.nd.waitall()  # it reads the batch where the loader has put it
             if origin is not None:
                 samples = batch.request.samples[origin.rows].tolist()
                 break
             loader.release(batch)
-            parts.group.report_progress()
-    _wait_unless_first_finder(parts.group, origin is not None)
-    path = _write(out, state, origin, loss, samples=samples, records=[val.where(each) for each in samples])
+            context.group.report_progress()
+    _wait_unless_first_finder(context.group, origin is not None)
+    records = [val.where(each) for each in samples]
+    path = _write(context, state, origin, loss, samples=samples, records=records)
     where = (
         f"it begins in {origin.layer}, for {_sample_list(samples)} of --val"
         if origin
@@ -100,20 +101,18 @@ def bad_evaluation(
     )
 
 
-def spoilt_weights(parts: TrainContext, state: TrainState, out: Path) -> Diverged:
+def spoilt_weights(context: TrainContext, state: TrainState) -> Diverged:
     """Return the error for a run whose last update left weights that are not finite, with the first such layer."""
-    context, named = parts.contexts[0], list(blocks(remat.unwrapped(parts.net), ""))
-    lost = [(name, block) for name, block in named if not all(map(is_finite, own_arrays(block, context)))]
+    device, named = context.devices[0], list(blocks(remat.unwrapped(context.net), ""))
+    lost = [(name, block) for name, block in named if not all(map(is_finite, own_arrays(block, device)))]
     if lost:
-        layer, what = layer_text(BlockOutput(*lost[0], [], []), context), "not finite"
+        layer, what = layer_text(BlockOutput(*lost[0], [], []), device), "not finite"
     else:
-        name, block = max(
-            named, key=lambda each: max(map(largest, own_arrays(each[1], context)), default=0.0)
-        )
-        top = max(map(largest, own_arrays(block, context)))
-        layer = f"{layer_text(BlockOutput(name, block, [], []), context)}, which reaches {top:.2g}"
+        name, block = max(named, key=lambda each: max(map(largest, own_arrays(each[1], device)), default=0.0))
+        top = max(map(largest, own_arrays(block, device)))
+        layer = f"{layer_text(BlockOutput(name, block, [], []), device)}, which reaches {top:.2g}"
         what = "longer than 1.8e19, whose square float32 does not hold"
-    path = _write(out, state, NonFiniteOrigin(layer, "update", []), None)
+    path = _write(context, state, NonFiniteOrigin(layer, "update", []), None)
     return Diverged(
         f"step {state.step}: weights are {what}, in {layer} ({path}); lower --lr or raise --warmup-epochs, and "
         "give another --out"
@@ -121,10 +120,14 @@ def spoilt_weights(parts: TrainContext, state: TrainState, out: Path) -> Diverge
 
 
 def _write(
-    out: Path, state: TrainState, origin: NonFiniteOrigin | None, loss: float | None, **samples: Any
+    context: TrainContext,
+    state: TrainState,
+    origin: NonFiniteOrigin | None,
+    loss: float | None,
+    **samples: Any,
 ) -> Path:
-    """Write all that is known to `out`/logs/diverged.json and return that path."""
-    path = out / "logs" / "diverged.json"
+    """Write all that is known to logs/diverged.json in the run folder, and return that path."""
+    path = Path(context.run.output.out) / "logs" / "diverged.json"
     record = {
         "step": state.step,
         "bad_steps_in_a_row": state.bad_steps_in_a_row,

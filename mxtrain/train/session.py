@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from mxtrain import config
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.config import batch_plan
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.core.errors import Stop
 from mxtrain.report.sinks import progress
 from mxtrain.train import signals
@@ -25,10 +25,10 @@ from mxtrain.train.cluster import join, node_info
 if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
     from mxtrain.checkpoint.input_identity import InputIdentity
-    from mxtrain.cluster.worker_group import WorkerGroup
     from mxtrain.data.interfaces import Dataset, Records
     from mxtrain.report.sinks.record import Record
     from mxtrain.tasks.task import Score, Task
+    from mxtrain.train.job import TrainingJob
 
 logger = logging.getLogger("mxtrain.fit")
 
@@ -59,7 +59,6 @@ class Ended(NamedTuple):
 
     run: config.Run  # as it was trained
     out: Path
-    task: Task
     score: Score
     net: Any
     resumed_from: Checkpoint | None
@@ -76,7 +75,8 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     from mxtrain.config.checks import run_checks
     from mxtrain.config.values import step_range
     from mxtrain.data.augment import augment_choice
-    from mxtrain.optim import average_plan, schedules
+    from mxtrain.data.loading import run_plan
+    from mxtrain.optim import average_plan
     from mxtrain.tasks import registry as tasks
     from mxtrain.tasks.metrics import metric_selection
     from mxtrain.train.open_data import open_source
@@ -89,9 +89,9 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     augment, line = augment_choice.of_data(run.data, train)
     run = dataclasses.replace(run, data=dataclasses.replace(run.data, augment=augment))
     task = tasks.of_data(run, train, val)
-    length = schedules.run_length(run.optim, len(train))
-    step_range.check_end(run.output.profile, length[1])
-    average_plan.of_run(run.optim, *length)
+    length = run_plan.run_length(run.optim, len(train))
+    step_range.check_end(run.output.profile, length.num_steps)
+    average_plan.of_run(run.optim, length)
     score = metric_selection.of_task(task).score
     identity = InputIdentity.of_run(run, train, val, task.description, score.name)
     return RunInputs(train, val, identity, task, score, "" if run.optim.overfit else line)
@@ -106,35 +106,44 @@ def begun(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> 
     return dataclasses.replace(run, data=dataclasses.replace(run.data, augment=inputs.task.run.data.augment))
 
 
-def resume_inputs(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> RunInputs:
-    """Return the inputs of a run that goes on from `checkpoint`: another stream than then is described as that was."""
-    from mxtrain.checkpoint.input_identity import InputIdentity
-    from mxtrain.tasks import registry as tasks
-    from mxtrain.tasks.metrics import metric_selection
+def job_of(
+    run: config.Run,
+    inputs: RunInputs,
+    checkpoint: Checkpoint | None,
+    group: WorkerGroup = SINGLE_WORKER,
+    began: float | None = None,
+    restarts: int = 0,
+) -> TrainingJob:
+    """Return what is trained when `run`, as `begun` has it, goes on from `checkpoint`, or begins.
 
-    if checkpoint is None:
-        return inputs
-    identity = inputs.identity.going_on_from(InputIdentity.of_checkpoint(checkpoint.state))
-    if identity.description == inputs.identity.description:
-        return inputs._replace(identity=identity)
+    Another stream than the checkpoint's is described as that was.
+    """
+    from mxtrain.checkpoint.input_identity import InputIdentity
+    from mxtrain.data.loading import run_plan
+    from mxtrain.tasks import registry as tasks
+    from mxtrain.train.job import TrainingJob
+
+    identity = inputs.identity
+    if checkpoint is not None:
+        identity = identity.going_on_from(InputIdentity.of_checkpoint(checkpoint.state))
     task = tasks.of_description(run, identity.description)
-    if inputs.val is not None:
+    if identity.description != inputs.identity.description and inputs.val is not None:
         with tasks.in_code_of(task):
             task.check(inputs.val)
-    return inputs._replace(identity=identity, task=task, score=metric_selection.of_task(task).score)
+    plan = run_plan.of_run(run, len(inputs.train))
+    return TrainingJob(task, inputs.train, inputs.val, identity, plan, checkpoint, group, began, restarts)
 
 
-def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
+def plan_lines(job: TrainingJob, inputs: RunInputs) -> list[str]:
     """Return lines that say what is going to happen: the data, the cut of the batch, the learning rate."""
     from mxtrain.optim import schedules
 
-    train = inputs.train
-    is_chosen = run.data.augment == inputs.task.run.data.augment
+    is_chosen = job.run.data.augment == inputs.task.run.data.augment
     return [
-        f"{train.path}: {len(train)} samples, {inputs.task.summary()}",
+        f"{inputs.train.path}: {len(inputs.train)} samples, {job.task.summary()}",
         *([inputs.augment_line] if inputs.augment_line and is_chosen else []),
-        str(batch_plan.of_run(run)),
-        schedules.summary(run.optim, *schedules.run_length(run.optim, len(train))),
+        str(job.plan.batch),
+        schedules.summary(job.run.optim, job.plan.length),
     ]
 
 
@@ -158,6 +167,7 @@ def train(
     """Train what was prepared; what is added to `stop_requests` ends it. `on_record` gets records, on one worker."""
     from mxtrain.checkpoint import resume, run_folder
     from mxtrain.core.system import kernels
+    from mxtrain.tasks.metrics import metric_selection
 
     run, node, inputs, info, began = prepared
     worker = join.as_worker(run, node, info, stop_requests)
@@ -167,17 +177,17 @@ def train(
         resume_point = resume.find(assigned, inputs.identity, group.local_workers)
         checkpoint = resume_point and resume_point.checkpoint
         run, assigned = (begun(each, inputs, checkpoint) for each in (run, assigned))
-        inputs = resume_inputs(run, inputs, checkpoint)
+        job = job_of(assigned, inputs, checkpoint, group, began, node.attempt if node is not None else 0)
         if resume_point is None and node is not None and node.is_restart:
             logger.warning(
                 "--out %s: holds no checkpoint of this job's earlier attempts; it begins at step 1 again", out
             )
         run_start = run_folder.RunStart(run, resume_point, group)
-        for line in plan_lines(assigned, inputs):
+        for line in plan_lines(job, inputs):
             logger.info("%s", line)
         logger.info("CPU kernels: %s", kernels.in_words(kernels.used()))
         on_progress = signals.progress_callback(group, stop_requests)
-        train_set, val_set = _data_sets(assigned, inputs, checkpoint, out, group, on_progress)
+        job = _with_data_as_read(job, out, on_progress)
 
         from mxtrain import runtime
 
@@ -185,40 +195,26 @@ def train(
         group.report_progress("start", -1)
         from mxtrain.train import loop
 
-        net = loop.train(
-            *(assigned, train_set, val_set, inputs.identity),
-            *(checkpoint, stop_requests, group, run_start),
-            on_record=on_record,
-            began=began,
-            job_restarts=node.attempt if node is not None else 0,
-        )
-        return Ended(
-            run, out, inputs.task, inputs.score, net, checkpoint, run_start.has_happened, group.rank == 0
-        )
+        net = loop.train(job, stop_requests, run_start, on_record)
+        score = metric_selection.of_task(job.task).score
+        return Ended(run, out, score, net, checkpoint, run_start.has_happened, group.rank == 0)
 
 
-def _data_sets(
-    run: config.Run,
-    inputs: RunInputs,
-    checkpoint: Checkpoint | None,
-    out: Path,
-    group: WorkerGroup,
-    on_progress: Callable[[bool], None],
-) -> tuple[Dataset, Records | None]:
-    """Return the data sets as steps read them: a stream where the checkpoint left it, pictures through --cache."""
+def _with_data_as_read(job: TrainingJob, out: Path, on_progress: Callable[[bool], None]) -> TrainingJob:
+    """Return the job with data as steps read it: a stream where the checkpoint left it, pictures through --cache."""
     from mxtrain.data.decode import pixel_cache
     from mxtrain.data.loading import sample_requests
     from mxtrain.data.user import streams
     from mxtrain.data.user.streams import Stream
 
-    train, val = inputs.train, inputs.val
-    if isinstance(train, Stream) and checkpoint is not None:
-        streams.resume(train, checkpoint.state, run.optim.batch_size, on_progress)
-    terminal = sys.stderr if group.rank == 0 and "console" in run.output.sinks else None
+    run, train, val = job.run, job.train_set, job.val_set
+    if isinstance(train, Stream) and job.checkpoint is not None:
+        streams.resume(train, job.checkpoint.state, run.optim.batch_size, on_progress)
+    terminal = sys.stderr if job.group.rank == 0 and "console" in run.output.sinks else None
     on_pictures = progress.counted(on_progress, terminal, "decoding", "pictures")
     cached = functools.partial(pixel_cache.with_cache, run.data, out=out, on_progress=on_pictures)
     train = cached(train)  # type: ignore[arg-type]  # a user's DataLoader comes without --cache
     val = val and cached(val)
     if run.optim.overfit:
         val = sample_requests.OverfitRecords(run, train)
-    return train, val
+    return dataclasses.replace(job, train_set=train, val_set=val)

@@ -23,9 +23,7 @@ from mxtrain.checkpoint.directory import (
     Checkpoint,
     Snapshot,
 )
-from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import WorkerGroup, gather
-from mxtrain.config import Run, batch_plan
 from mxtrain.core.errors import Diverged, RestartMe, UsageError
 from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim import early_stop, precision
@@ -73,23 +71,23 @@ class TrainState:
         return dataclasses.replace(self, score=score, best=best, is_lower_better=is_lower_better)
 
 
-def synchronize(parts: TrainContext, step: int) -> None:
+def synchronize(context: TrainContext, step: int) -> None:
     """Bring all workers to the same weights, running statistics and optimizer state, and verify the weights.
 
     A collective: every worker calls it at the same `step`. In dist_sync they are the same already, and nothing moves.
     """
-    parts.trainer.synchronize()
-    if parts.group.world_size == 1:
+    context.trainer.synchronize()
+    if context.group.world_size == 1:
         return
-    if parts.is_async:
-        running_statistics.average(parts.net, parts.sample_counter, parts.group)
-    _verify_equal_weights(parts, step)
+    if context.is_async:
+        running_statistics.average(context.net, context.sample_counter, context.group)
+    _verify_equal_weights(context, step)
 
 
-def _verify_equal_weights(parts: TrainContext, step: int) -> None:
+def _verify_equal_weights(context: TrainContext, step: int) -> None:
     """Raise RestartMe where the workers' weights differ: the network or a worker's memory is at fault."""
-    group, checksum = parts.group, 0
-    for array in weights.copy_of(parts.net).values():
+    group, checksum = context.group, 0
+    for array in weights.copy_of(context.net).values():
         checksum = zlib.crc32(array, checksum)  # type: ignore[arg-type]  # numpy 1.26 has no Buffer type
     if group.sum([checksum])[0] != checksum * group.world_size:
         raise RestartMe(
@@ -98,74 +96,70 @@ def _verify_equal_weights(parts: TrainContext, step: int) -> None:
         )
 
 
-def snapshot(run: Run, parts: TrainContext, state: TrainState, identity: InputIdentity) -> Snapshot:
+def snapshot(context: TrainContext, state: TrainState) -> Snapshot:
     """Copy all that the next step depends on into host memory: arrays file by file, and values.
 
-    `identity` is that of the run's inputs, by which a resume recognises them. Diverged where a weight is not finite.
+    Diverged where a weight is not finite.
     """
-    if not precision.all_finite([parameter.list_data()[0] for parameter in parts.trainer.parameters]):
+    run = context.run
+    if not precision.all_finite([parameter.list_data()[0] for parameter in context.trainer.parameters]):
         raise Diverged(f"step {state.step}: weights are not finite; lower --lr, and give another --out")
-    optimizer_arrays, update_counts = parts.trainer.optimizer_state()
-    files = {WEIGHTS: weights.copy_of(parts.net), OPTIMIZER: optimizer_arrays}
-    if parts.ema is not None:
-        files[AVERAGES] = {name: average.asnumpy() for name, average in parts.ema.averages.items()}
-    if parts.average is not None and parts.average.totals:
-        files[AVERAGE] = dict(parts.average.totals)
-    if parts.masks is not None:
-        files[MASKS] = parts.masks.packed()
-    if parts.grid is not None and parts.grid.units is not None:
-        files[GRID] = parts.grid.units.arrays()
+    optimizer_arrays, update_counts = context.trainer.optimizer_state()
+    files = {WEIGHTS: weights.copy_of(context.net), OPTIMIZER: optimizer_arrays}
+    if context.ema is not None:
+        files[AVERAGES] = {name: average.asnumpy() for name, average in context.ema.averages.items()}
+    if context.average is not None and context.average.totals:
+        files[AVERAGE] = dict(context.average.totals)
+    if context.masks is not None:
+        files[MASKS] = context.masks.packed()
+    if context.grid is not None and context.grid.units is not None:
+        files[GRID] = context.grid.units.arrays()
     values = {
         **dataclasses.asdict(state),
         "update_counts": update_counts,
-        "optimizer_numbers": parts.extra_optimizer_state.changed(),
+        "optimizer_numbers": context.extra_optimizer_state.changed(),
         "config": config.to_flat(locations.absolute(run)),
         "modules": locations.modules(run),
-        **numeric_environment.here(run, parts.group.local_workers),
-        "narrow_share": parts.net.forecast.share,
-        "micro_batch": batch_plan.of_run(run).micro_batch,
-        "units_rule": parts.grid.rule if parts.grid is not None else grid_units.RULE,
-        **({"averaged_steps": list(parts.average.taken)} if parts.average else {}),
-        **({"widths": parts.net.widths} if parts.net.widths else {}),
-        "job": parts.group.job,
-        **identity.to_dict(),
+        **numeric_environment.here(run, context.group.local_workers),
+        "narrow_share": context.net.forecast.share,
+        "micro_batch": context.job.plan.batch.micro_batch,
+        "units_rule": context.grid.rule if context.grid is not None else grid_units.RULE,
+        **({"averaged_steps": list(context.average.taken)} if context.average else {}),
+        **({"widths": context.net.widths} if context.net.widths else {}),
+        "job": context.group.job,
+        **context.job.identity.to_dict(),
     }
     return Snapshot(state.step, files, values)
 
 
-def restore(run: Run, parts: TrainContext, checkpoint: Checkpoint | None) -> TrainState:
-    """Load the checkpoint's arrays into `parts` and return its state; the initial state where there is none.
+def restore(context: TrainContext, checkpoint: Checkpoint | None) -> TrainState:
+    """Load the checkpoint's arrays into `context` and return its state; the initial state where there is none.
 
     A collective, because a score that only some disks hold becomes everybody's.
     """
     if checkpoint is None:
-        return TrainState(step=0, scale=precision.initial_loss_scale(run.model.amp, run.model.loss_scale))
+        model = context.run.model
+        return TrainState(step=0, scale=precision.initial_loss_scale(model.amp, model.loss_scale))
     path, saved = checkpoint[:2]
-    weights.load(parts.net, str(path / WEIGHTS))
-    parts.trainer.load_optimizer_state(str(path / OPTIMIZER), saved["update_counts"])
-    parts.extra_optimizer_state.restore(saved.get("optimizer_numbers", {}))  # old checkpoints have none
-    if parts.ema is not None:
-        parts.ema.restore(str(path / AVERAGES), num_updates=saved["step"] - saved["skipped_steps"])
-    if parts.average is not None:
-        parts.average.restore(path / AVERAGE, saved["averaged_steps"], saved["step"])
-    if parts.masks is not None:
-        parts.masks.restore(str(path / MASKS))
-    if parts.grid is not None:
+    weights.load(context.net, str(path / WEIGHTS))
+    context.trainer.load_optimizer_state(str(path / OPTIMIZER), saved["update_counts"])
+    context.extra_optimizer_state.restore(saved.get("optimizer_numbers", {}))  # old checkpoints have none
+    if context.ema is not None:
+        context.ema.restore(str(path / AVERAGES), num_updates=saved["step"] - saved["skipped_steps"])
+    if context.average is not None:
+        context.average.restore(path / AVERAGE, saved["averaged_steps"], saved["step"])
+    if context.masks is not None:
+        context.masks.restore(str(path / MASKS))
+    if context.grid is not None:
         arrays = mx.nd.load(str(path / GRID)) if (path / GRID).is_file() else {}
         rule = saved.get("units_rule", 1)  # old checkpoints have none
-        if not parts.grid.restore(rule, {name: array.asnumpy() for name, array in arrays.items()}):
+        if not context.grid.restore(rule, {name: array.asnumpy() for name, array in arrays.items()}):
             raise UsageError(
                 f"{path}: its gradients are added by rule {rule}, this mxtrain knows {grid_units.RULE} and earlier "
                 "ones; resume with the mxtrain that wrote it, or give --resume never or another --out"
             )
     logger.info("resuming from %s", path)
-    return _share_score(_from_dict(saved), parts.group, parts.metrics.score.is_lower_better)
-
-
-def widths_of(checkpoint: Checkpoint) -> dict[str, int]:
-    """Return the widths of a checkpoint's net where they are not those that its name has: --prune was given."""
-    found: dict[str, int] = checkpoint.state.get("widths", {})
-    return found
+    return _share_score(_from_dict(saved), context.group, context.metrics.score.is_lower_better)
 
 
 def _from_dict(saved: dict[str, Any]) -> TrainState:

@@ -25,7 +25,7 @@ from mxtrain.optim.sums.gradients import GradientAccumulator
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from mxtrain.train.net import first_pass
-from mxtrain.train.net.to_device import to_context
+from mxtrain.train.net.to_device import to_device
 from mxtrain.train.telemetry import barriers, layer_metrics
 
 # Of a micro-batch: the sum of its losses, its weight, its number of samples, and a sum and a count for each of the
@@ -58,7 +58,7 @@ class StepResult:
 
 
 def train_step(
-    parts: TrainContext,
+    context: TrainContext,
     batches: MicroBatches,
     release: Callable[[Any], None],
     step: int,
@@ -71,117 +71,117 @@ def train_step(
     the learning rate, `scale` the loss scale before the step. A step that is not finite, or of no weight, leaves all
     as it was.
     """
-    gradients, running = step_gradients(parts, scale.scale), step_statistics(parts)
+    gradients, running = step_gradients(context, scale.scale), step_statistics(context)
     computed: dict[int, StepRow] = {}
 
     # Forward and backward: as many micro-batches at a time as this worker has devices
-    for wave, is_last in _waves(batches, parts.contexts):
-        parts.clock.lap("load")
-        for batch, context in wave:
-            gradients.before_backward(context)
-            running.before_batch(context)
-            is_timed = parts.clock.is_sampling and batch is wave[-1][0]
-            compute = functools.partial(_compute, parts, batch, context, step, scale.scale, is_timed)
-            computed[batch.request.position] = first_pass.computed(parts, context, running, compute)
+    for wave, is_last in _waves(batches, context.devices):
+        context.clock.lap("load")
+        for batch, device in wave:
+            gradients.before_backward(device)
+            running.before_batch(device)
+            is_timed = context.clock.is_sampling and batch is wave[-1][0]
+            compute = functools.partial(_compute, context, batch, device, step, scale.scale, is_timed)
+            computed[batch.request.position] = first_pass.computed(context, device, running, compute)
         if is_last:
-            first_device = _start_reduce(parts, gradients)
+            first_device = _start_reduce(context, gradients)
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
         # unseen by the engine: both are ours again only when everything has run.
         mx.nd.waitall()
-        parts.group.report_progress()
-        for batch, context in wave:
-            running.after_batch(context, batch.request.position, len(batch))
+        context.group.report_progress()
+        for batch, device in wave:
+            running.after_batch(device, batch.request.position, len(batch))
             release(batch)
         if not is_last:
-            parts.clock.lap("backward")
+            context.clock.lap("backward")
 
     # Reduce over devices and workers
-    rows, statistics = _reduce(parts, gradients, running, computed)
-    parts.clock.lap("synchronize")
+    rows, statistics = _reduce(context, gradients, running, computed)
+    context.clock.lap("synchronize")
     loss, weight, num_samples, *sums = in_order(rows).tolist()
     if not num_samples:  # dist_async: a short step with nothing for this worker
-        parts.trainer.skip_update()
-        return StepResult(0.0, 0, 0.0, 0.0, True, scale, dict.fromkeys(parts.task.step_means, 0.0))
+        context.trainer.skip_update()
+        return StepResult(0.0, 0, 0.0, 0.0, True, scale, dict.fromkeys(context.task.step_means, 0.0))
 
     # Update, unless a number is not finite
     per_weight = 1.0 / weight if weight else math.nan  # without any the step is not applied
-    norm = parts.trainer.gradient_norm(first_device) / scale.scale * per_weight
+    norm = context.trainer.gradient_norm(first_device) / scale.scale * per_weight
     applied = all(map(math.isfinite, (norm, loss, weight)))
     gradients.end_step(applied)
-    with layer_metrics.measured(parts, per_weight / scale.scale) as layers:
+    with layer_metrics.measured(context, per_weight / scale.scale) as layers:
         if applied:
             running.apply(statistics, rows[:, NUM_SAMPLES])
             gradients.unscale(scale.scale)
-            _update_weights(parts, gradients, step, rate, norm, per_weight)
+            _update_weights(context, gradients, step, rate, norm, per_weight)
         else:
             running.restore()
-            parts.trainer.skip_update()
+            context.trainer.skip_update()
         mx.nd.waitall()
     mean_loss, after = (loss / weight, scale.updated(applied)) if weight else (math.nan, scale)
-    means, staleness = _means(parts, sums), parts.trainer.staleness
+    means, staleness = _means(context, sums), context.trainer.staleness
     return StepResult(mean_loss, int(num_samples), weight, norm, applied, after, means, staleness, layers)
 
 
-def step_gradients(parts: TrainContext, loss_scale: float) -> GradientAccumulator:
+def step_gradients(context: TrainContext, loss_scale: float) -> GradientAccumulator:
     """Return what adds up the gradients of the step that begins."""
-    if parts.grid is not None:
+    if context.grid is not None:
         return ExactAccumulator(
-            parts.trainer.parameters, parts.contexts, parts.grid, loss_scale, parts.step_group
+            context.trainer.parameters, context.devices, context.grid, loss_scale, context.step_group
         )
-    return GradientAccumulator(parts.trainer.parameters, parts.contexts)
+    return GradientAccumulator(context.trainer.parameters, context.devices)
 
 
-def step_statistics(parts: TrainContext) -> StepStatistics:
+def step_statistics(context: TrainContext) -> StepStatistics:
     """Return the running statistics of the step that begins."""
     return StepStatistics(
-        parts.net,
-        parts.contexts,
-        parts.sample_counter,
-        num_micro_batches=parts.num_micro_batches,
-        batch_size=parts.batch_size,
-        num_workers=parts.step_group.world_size,
+        context.net,
+        context.devices,
+        context.sample_counter,
+        num_micro_batches=context.job.plan.batch.num_micro_batches,
+        batch_size=context.job.plan.batch.batch_size,
+        num_workers=context.step_group.world_size,
     )
 
 
-def _waves(batches: MicroBatches, contexts: Sequence[Any]) -> Iterator[tuple[list[tuple[Any, Any]], bool]]:
+def _waves(batches: MicroBatches, devices: Sequence[Any]) -> Iterator[tuple[list[tuple[Any, Any]], bool]]:
     """Yield as many batches at a time as there are devices, each with its device, and whether they are the last.
 
     A worker with no batch in the step gets one empty wave.
     """
     remaining, num_left = iter(batches), len(batches)
     while True:
-        wave = list(itertools.islice(remaining, len(contexts)))
+        wave = list(itertools.islice(remaining, len(devices)))
         num_left -= len(wave)
         is_last = num_left <= 0 or not wave
-        yield [(batch, contexts[batch.request.position % len(contexts)]) for batch in wave], is_last
+        yield [(batch, devices[batch.request.position % len(devices)]) for batch in wave], is_last
         if is_last:
             return
 
 
 def _compute(
-    parts: TrainContext, batch: Any, context: Any, step: int, scale: float, is_timed: bool
+    context: TrainContext, batch: Any, device: Any, step: int, scale: float, is_timed: bool
 ) -> StepRow:
     """Run forward and backward on a micro-batch, and return its row."""
-    run = functools.partial(forward, parts, batch, context, step, scale)
-    scaled, row = barriers.time_stages(run, parts.net, parts.clock) if is_timed else run()
+    run = functools.partial(forward, context, batch, device, step, scale)
+    scaled, row = barriers.time_stages(run, context.net, context.clock) if is_timed else run()
     # Before the next forward pass: MXNet 1.9.1's LSTMs write beyond their memory, if one of another length lies
     # between the two.
     scaled.backward()
-    remat.finish_backward(parts.net, context)
+    remat.finish_backward(context.net, device)
     return row
 
 
-def forward(parts: TrainContext, batch: Any, context: Any, step: int, scale: float) -> tuple[Any, StepRow]:
+def forward(context: TrainContext, batch: Any, device: Any, step: int, scale: float) -> tuple[Any, StepRow]:
     """Return the scaled losses of a micro-batch, to compute gradients from, and its row."""
     position = batch.request.position
-    mx.random.seed(micro_batch_seed(parts.seed, step, position), ctx=context)
-    prepared = parts.prepare(batch.arrays, step, position)
-    arrays = {name: to_context(array, context) for name, array in prepared.items()}
-    net = with_input_gradients(parts.net) if parts.needs_input_grad else parts.net
+    mx.random.seed(micro_batch_seed(context.run.optim.seed, step, position), ctx=device)
+    prepared = context.prepare(batch.arrays, step, position)
+    arrays = {name: to_device(array, device) for name, array in prepared.items()}
+    net = with_input_gradients(context.net) if context.needs_input_grad else context.net
     with mx.autograd.record():
-        outcome = parts.forward(net, arrays)
+        outcome = context.forward(net, arrays)
         scaled = outcome.losses * scale if scale != 1.0 else outcome.losses
-    pairs = [outcome.means[name] for name in parts.task.step_means]
+    pairs = [outcome.means[name] for name in context.task.step_means]
     return scaled, [outcome.losses.sum(), outcome.weight, len(batch), *itertools.chain(*pairs)]
 
 
@@ -205,27 +205,27 @@ def with_input_gradients(net: Any) -> Callable[..., Any]:
     return call
 
 
-def _start_reduce(parts: TrainContext, gradients: GradientAccumulator) -> list[Any]:
+def _start_reduce(context: TrainContext, gradients: GradientAccumulator) -> list[Any]:
     """Start the sums over devices and workers, each as soon as the backward pass has its gradient; wait for that pass.
 
     Return the first device's gradients.
     """
     first_device = gradients.write_sums()
     # Summed in place: a number of the gradient that is computed last is copied, to wait for it and not for its sum.
-    is_alone = parts.step_group.world_size * len(parts.contexts) == 1
+    is_alone = context.step_group.world_size * len(context.devices) == 1
     last = [each for each in first_device if each.stype == "default" and not is_alone][:1]
     own = [mx.nd.slice(each, begin=[0] * each.ndim, end=[1] * each.ndim) for each in last]
-    parts.trainer.start_reduce()
+    context.trainer.start_reduce()
     if own:
         own[0].wait_to_read()
     else:
         mx.nd.waitall()
-    parts.clock.lap("backward")
+    context.clock.lap("backward")
     return first_device
 
 
 def _reduce(
-    parts: TrainContext,
+    context: TrainContext,
     gradients: GradientAccumulator,
     running: StepStatistics,
     computed: dict[int, StepRow],
@@ -236,16 +236,16 @@ def _reduce(
     `computed` are this worker's, by position.
     """
     statistics = running.local_rows()
-    parts.trainer.finish_reduce(statistics)
-    rows = np.zeros((parts.num_micro_batches, 3 + 2 * len(parts.task.step_means)))
+    context.trainer.finish_reduce(statistics)
+    rows = np.zeros((context.job.plan.batch.num_micro_batches, 3 + 2 * len(context.task.step_means)))
     for position, row in computed.items():
         rows[position] = [number(value) for value in row]
     if not isinstance(gradients, ExactAccumulator):
-        return parts.step_group.sum(rows), statistics
+        return context.step_group.sum(rows), statistics
     is_wide = gradients.wide_blocks()
-    rows, num_wide = sum_arrays(parts.step_group, [rows, np.array([is_wide.sum()])])
+    rows, num_wide = sum_arrays(context.step_group, [rows, np.array([is_wide.sum()])])
     if num_wide:
-        parts.trainer.reduce_again(is_wide, gradients.grid)
+        context.trainer.reduce_again(is_wide, gradients.grid)
     return rows, statistics
 
 
@@ -255,7 +255,7 @@ def number(value: Any) -> float:
 
 
 def _update_weights(
-    parts: TrainContext,
+    context: TrainContext,
     gradients: GradientAccumulator,
     step: int,
     rate: float,
@@ -266,20 +266,21 @@ def _update_weights(
 
     At the end of a run with --average only running statistics move.
     """
-    if parts.average is not None and parts.average.is_settling(step):
-        parts.trainer.skip_update()
+    if context.average is not None and context.average.is_settling(step):
+        context.trainer.skip_update()
         return
-    if parts.clip_value:
-        gradients.clip(parts.clip_value / per_weight)
-    shorten = min(1.0, parts.clip_norm / norm) if parts.clip_norm and norm else 1.0
-    parts.trainer.apply(rate, shorten * per_weight)
-    if parts.masks is not None:
-        parts.masks.apply()
-    if parts.ema is not None:
-        parts.ema.update()
+    clip_norm, clip_value = context.run.optim.clip_norm, context.run.optim.clip_value
+    if clip_value:
+        gradients.clip(clip_value / per_weight)
+    shorten = min(1.0, clip_norm / norm) if clip_norm and norm else 1.0
+    context.trainer.apply(rate, shorten * per_weight)
+    if context.masks is not None:
+        context.masks.apply()
+    if context.ema is not None:
+        context.ema.update()
 
 
-def _means(parts: TrainContext, sums: Sequence[float]) -> dict[str, float]:
+def _means(context: TrainContext, sums: Sequence[float]) -> dict[str, float]:
     """Return the task's means of the step, from a sum and a count for each."""
-    pairs = zip(parts.task.step_means, sums[::2], sums[1::2])
+    pairs = zip(context.task.step_means, sums[::2], sums[1::2])
     return {name: total / count if count else math.nan for name, total, count in pairs}

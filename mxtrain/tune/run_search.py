@@ -20,8 +20,8 @@ from mxtrain.config import Model, Run
 from mxtrain.config.checks import bounds, run_checks
 from mxtrain.core import folder_lock
 from mxtrain.core.errors import UsageError
+from mxtrain.data.loading import run_plan
 from mxtrain.launch.attempt import StopRequests
-from mxtrain.optim import schedules
 from mxtrain.tasks.task import Score
 from mxtrain.train import session
 from mxtrain.tune import results
@@ -132,7 +132,7 @@ def _num_trials(options: SearchOptions, space: Space) -> int:
 
 def _num_evaluations(run: Run, num_samples: int) -> int:
     """Return how many evaluations a run like the base has."""
-    steps_per_epoch, num_steps = schedules.run_length(run.optim, num_samples)
+    steps_per_epoch, num_steps = run_plan.run_length(run.optim, num_samples)
     between = num_steps // run.output.evaluate_steps if run.output.evaluate_steps else 0
     return math.ceil(num_steps / max(1, steps_per_epoch)) + between
 

@@ -17,8 +17,8 @@ from optuna.trial import FrozenTrial, TrialState
 from mxtrain.config import Run
 from mxtrain.core.errors import DATA, USAGE, DataError, Stop, UsageError
 from mxtrain.core.system import machine
+from mxtrain.data.loading import run_plan
 from mxtrain.launch.attempt import GracePeriods, StopRequests
-from mxtrain.optim import schedules
 from mxtrain.tasks.task import Score
 from mxtrain.train.library.result import best_of
 from mxtrain.tune import study as studies
@@ -141,7 +141,7 @@ class _Search:
         begun = UnderWay(trial, flags, place, process, len(frozen.intermediate_values))
         begun.is_pruned = trial.user_attrs.get("outcome") == PRUNED
         begun.last_step = process.last_step()
-        begun.num_steps = schedules.run_length(run.optim, plan.num_samples)[1]
+        begun.num_steps = run_plan.run_length(run.optim, plan.num_samples).num_steps
         for record in process.evaluations()[begun.num_reported - 1 : begun.num_reported]:
             begun.is_pruned |= self._is_to_end(begun, record)  # asked already, if not answered before a kill
         if not begun.is_pruned:

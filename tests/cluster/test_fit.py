@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain import config
-from mxtrain.data.loading import sample_requests
+from mxtrain.data.loading import run_plan, sample_requests
 from mxtrain.data.records import record_sets
 from tests.support.commands import Command
 from tests.support.data import damaged_data
@@ -213,10 +213,11 @@ def test_an_overflow_on_one_worker_is_skipped_by_all(digits: Path, tmp_path: Pat
 
     run = config.read(tmp_path / "two" / "config.yaml")
     labels = record_sets.open_set(str(digits / "train.rec")).labels()
+    samples_of, plan = sample_requests.epoch_sampler(run, labels), run_plan.of_run(run, len(labels))
     hit = [
         {request.step for request in requests if overflowing_loss.RARE_LABEL in labels[request.samples]}
         for requests in (
-            list(sample_requests.training_requests(run, labels, 0, 16, worker)) for worker in (0, 1)
+            list(sample_requests.training_requests(samples_of, plan, range(16), worker)) for worker in (0, 1)
         )
     ]
     skipped = {record["step"] - 1 for record in trained if not record["applied"]}

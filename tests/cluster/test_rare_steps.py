@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.data.loading import sample_requests
+from mxtrain.data.loading import run_plan, sample_requests
 from mxtrain.data.records import record_sets
 from tests.support.commands import Command
 from tests.support.jobs.cluster_run import flags, records
@@ -70,7 +70,9 @@ def test_the_steps_of_one_device_are_of_all_kinds(digits: Path, alone: Path) -> 
     assert all(np.isfinite(step["loss"]) for step in steps), "what was not finite were gradients"
 
     labels = record_sets.open_set(str(digits / "train.rec")).labels()
-    requests = sample_requests.training_requests(config.read(alone / "config.yaml"), labels, 0, NUM_STEPS, 0)
+    run = config.read(alone / "config.yaml")
+    samples_of, plan = sample_requests.epoch_sampler(run, labels), run_plan.of_run(run, len(labels))
+    requests = sample_requests.training_requests(samples_of, plan, range(NUM_STEPS))
     num_bad = np.zeros(
         NUM_STEPS, int
     )  # micro-batches with a gradient that is no number, if it is time for them

@@ -54,7 +54,7 @@ MUTANTS = (
         "README.md",
         "a run that was stopped goes on to the bit",
         "mxtrain/train/state.py",
-        'parts.extra_optimizer_state.restore(saved.get("optimizer_numbers", {}))',
+        'context.extra_optimizer_state.restore(saved.get("optimizer_numbers", {}))',
         'saved.get("optimizer_numbers", {})',
         ("tests/engine/train/test_state.py",),
     ),
@@ -137,7 +137,7 @@ MUTANTS = (
         "a run that was stopped goes on to the bit",
         "mxtrain/train/state.py",
         "if (path / GRID).is_file() else {}",
-        "if parts.grid is None else {}",
+        "if context.grid is None else {}",
         ("tests/engine/train/test_state.py",),
     ),
     Mutant(
@@ -181,8 +181,8 @@ MUTANTS = (
         "docs/training.md",
         "--clip-norm shortens a gradient that is longer, and no other",
         "mxtrain/train/step.py",
-        "min(1.0, parts.clip_norm / norm)",
-        "max(1.0, parts.clip_norm / norm)",
+        "min(1.0, clip_norm / norm)",
+        "max(1.0, clip_norm / norm)",
         ("tests/engine/train/test_step_scale.py",),
     ),
     Mutant(

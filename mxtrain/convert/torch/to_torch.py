@@ -17,7 +17,6 @@ from mxtrain.convert.torch import state_dict, torch_check, torch_names, torch_we
 from mxtrain.core.errors import UsageError, nearest
 from mxtrain.models.parameters import weights as named_weights
 from mxtrain.tasks.classification import Classification
-from mxtrain.train.state import widths_of
 
 
 def convert(checkpoint: Checkpoint, run: Run, task: Any, out: Path, options: ConvertOptions) -> Conversion:
@@ -35,7 +34,7 @@ def convert(checkpoint: Checkpoint, run: Run, task: Any, out: Path, options: Con
         raise UsageError(
             f"{checkpoint.path}: is of --task {run.model.task}; nets of classification are converted"
         )
-    if widths_of(checkpoint):
+    if checkpoint.widths:
         raise UsageError(
             f"{checkpoint.path}: has fewer channels than {scheme}'s {name}, as --prune took some out, and does not fit "
             "it; give a run that was not pruned by channel, or take mxtrain.export --to onnx"

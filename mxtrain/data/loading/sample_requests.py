@@ -1,7 +1,7 @@
 """Requests for samples: which samples each micro-batch of a training run, or of an evaluation, is made of.
 
-Puts together the order of an epoch (`order.py`, `--sampling`, `--overfit`) and the layout of a step over workers
-(`config/batch_plan.py`). Does not read samples: the loader serves the requests.
+Puts together the order of an epoch (`order.py`, `--sampling`, `--overfit`) and the plan of a run's steps over workers
+(`run_plan.py`). Does not read samples: the loader serves the requests.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Callable, Iterator
 
 import numpy as np
 
-from mxtrain.config import Run, batch_plan
+from mxtrain.config import Run
 from mxtrain.data.interfaces import Dataset, Record, Records
 from mxtrain.data.loading import order
 from mxtrain.data.loading.loader import Request
 from mxtrain.data.loading.order import Ints
+from mxtrain.data.loading.run_plan import RunPlan
 from mxtrain.data.records.recordio import Floats
 from mxtrain.data.user.streams import Stream
 
@@ -42,30 +43,17 @@ def epoch_sampler(run: Run, dataset: Dataset) -> Callable[[int], Ints]:
     return lambda epoch: np.resize(few, len(dataset))
 
 
-def step_micro_batches(run: Run, num_samples: int, step: int, rank: int = 0) -> dict[int, range]:
-    """Return a worker's micro-batches of a step: from the position of each in the step to its slice of the epoch.
-
-    `num_samples` is the length of an epoch. A slice counts in the order of the epoch, not in the data set.
-    """
-    batch_size = run.optim.batch_size
-    step_in_epoch = step % order.steps_per_epoch(num_samples, batch_size)
-    of_step = order.step_samples(range(num_samples), step_in_epoch, batch_size)
-    slices = order.micro_batches(of_step, batch_plan.of_run(run).micro_batch)
-    return {position: slices[position] for position in batch_plan.positions(run, len(slices), rank)}
-
-
 def training_requests(
-    run: Run, dataset: Dataset, first_step: int, num_steps: int, rank: int = 0
+    samples_of: Callable[[int], Ints], plan: RunPlan, steps: range, rank: int = 0
 ) -> Iterator[Request]:
-    """Yield the requests for a worker's micro-batches of the steps from `first_step` up to `num_steps`, in order."""
-    steps_per_epoch = order.steps_per_epoch(len(dataset), run.optim.batch_size)
-    samples_of = epoch_sampler(run, dataset)
-    for epoch, steps in itertools.groupby(
-        range(first_step, num_steps), key=lambda step: step // steps_per_epoch
-    ):
+    """Yield the requests for a worker's micro-batches of `steps`, in order.
+
+    `samples_of` is the `epoch_sampler` of the run that `plan` is of.
+    """
+    for epoch, of_epoch in itertools.groupby(steps, key=lambda step: plan.length.epoch_of(step + 1) - 1):
         samples = samples_of(epoch)
-        for step in steps:
-            for position, chosen in step_micro_batches(run, len(dataset), step, rank).items():
+        for step in of_epoch:
+            for position, chosen in plan.micro_batches(step, rank).items():
                 yield Request(step, position, epoch, samples[chosen.start : chosen.stop])
 
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from mxtrain.doctor.net import gradient_fault
 from mxtrain.doctor.net.gradient_taps import Taps
-from mxtrain.doctor.run.trial import Subject
 from mxtrain.models import remat
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.input_pipeline import open_pipeline
-from mxtrain.train.net.to_device import to_context
+from mxtrain.train.job import TrainingJob
+from mxtrain.train.net.to_device import to_device
 
 MOST_DIRECTIONS = 3
 STEPS = (2e-3, 5e-4)  # relative to what is moved; where two give different slopes there is a kink in between
@@ -49,36 +49,35 @@ class Check(NamedTuple):
 class Losses:
     """The loss of one batch as a function of a net's weights, always with the same random numbers."""
 
-    def __init__(self, subject: Subject, parts: TrainContext, batch: Any):
-        self._parts, self._seed = parts, subject.run.optim.seed
-        self.net, self.context = remat.unwrapped(parts.net), parts.contexts[0]
-        prepared = parts.prepare({name: array.copy() for name, array in batch.arrays.items()}, 0, 0)
-        self._arrays = {name: to_context(array, self.context) for name, array in prepared.items()}
+    def __init__(self, job: TrainingJob, context: TrainContext, batch: Any):
+        self._context, self._seed = context, job.run.optim.seed
+        self.net, self.device = remat.unwrapped(context.net), context.devices[0]
+        prepared = context.prepare({name: array.copy() for name, array in batch.arrays.items()}, 0, 0)
+        self._arrays = {name: to_device(array, self.device) for name, array in prepared.items()}
 
     def __call__(self) -> float:
         """Return the sum of the losses, as training computes it."""
-        mx.random.seed(self._seed, ctx=self.context)
+        mx.random.seed(self._seed, ctx=self.device)
         with mx.autograd.train_mode():
-            losses = self._parts.forward(self.net, self._arrays).losses
+            losses = self._context.forward(self.net, self._arrays).losses
         return float(losses.asnumpy().astype(np.float64).sum())
 
     def backward(self) -> None:
         """Compute the gradients of that sum."""
-        mx.random.seed(self._seed, ctx=self.context)
+        mx.random.seed(self._seed, ctx=self.device)
         with mx.autograd.record():
-            losses = self._parts.forward(self.net, self._arrays).losses
+            losses = self._context.forward(self.net, self._arrays).losses
         losses.backward()
 
 
-def measure(subject: Subject, seconds: float) -> dict[str, Any]:
+def measure(job: TrainingJob, seconds: float) -> dict[str, Any]:
     """Return the `parameters` that are wrong, with their errors, the `culprits`, and those of no gradient."""
-    task = subject.task
-    with open_pipeline(subject.run, subject.train, task, 0, 1) as pipeline:
+    with open_pipeline(job, range(1)) as pipeline:
         batch = next(iter(pipeline.batches(0)))
-        parts = build_context(subject.run, task, is_trial=True)
-        remat.unwrapped(parts.net).hybridize(active=False)
-        _leave_kinks(parts, subject.run.optim.seed)
-        return _examined(Losses(subject, parts, batch), seconds)
+        context = build_context(job, is_trial=True)
+        remat.unwrapped(context.net).hybridize(active=False)
+        _leave_kinks(context, job.run.optim.seed)
+        return _examined(Losses(job, context, batch), seconds)
 
 
 def _examined(losses: Losses, seconds: float) -> dict[str, Any]:
@@ -88,13 +87,13 @@ def _examined(losses: Losses, seconds: float) -> dict[str, Any]:
         if parameter.grad_req != "null"
     }
     losses.backward()
-    gradients = {name: parameter.grad(losses.context).asnumpy() for name, parameter in named.items()}
+    gradients = {name: parameter.grad(losses.device).asnumpy() for name, parameter in named.items()}
     started, value = time.monotonic(), losses()
     of_one = time.monotonic() - started
     directions = min(MOST_DIRECTIONS, max(1, int(seconds / (3 * of_one * max(1, len(named))))))
     checks = {}
     for number, (name, parameter) in enumerate(named.items()):
-        array = parameter.data(losses.context)
+        array = parameter.data(losses.device)
         checks[name] = _check(losses, _mover(array), array.asnumpy(), gradients[name], directions, number)
     wrong = {name: check.error for name, check in checks.items() if check.is_wrong}
     findings: dict[str, Any] = {
@@ -191,13 +190,13 @@ def _mover(array: Any) -> Callable[[Any], None]:
     return move
 
 
-def _leave_kinks(parts: TrainContext, seed: int) -> None:
+def _leave_kinks(context: TrainContext, seed: int) -> None:
     """Move all weights a little: biases of zero put the ReLUs of an empty patch exactly on their kink."""
     rng = np.random.default_rng(seed)
-    for parameter in parts.trainer.parameters:
+    for parameter in context.trainer.parameters:
         if parameter.grad_req == "null":
             continue
-        value = parameter.data(parts.contexts[0]).asnumpy()
+        value = parameter.data(context.devices[0]).asnumpy()
         size = math.sqrt(float(np.mean(np.square(value, dtype=np.float64)))) or 1.0
         noise = NOISE * size * rng.standard_normal(value.shape)
         parameter.set_data(mx.nd.array(value + noise, dtype=value.dtype))

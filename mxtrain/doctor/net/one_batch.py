@@ -11,33 +11,32 @@ import time
 from typing import Any
 
 from mxtrain.doctor.run.compute_rate import copies
-from mxtrain.doctor.run.trial import Subject
 from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.train.context import build_context
 from mxtrain.train.input_pipeline import open_pipeline
+from mxtrain.train.job import TrainingJob
 from mxtrain.train.step import train_step
 
 LEARNT = 0.1  # of the first loss that may be left
 
 
-def measure(subject: Subject, rate: float, num_steps: int, seconds: float) -> dict[str, Any]:
+def measure(job: TrainingJob, rate: float, num_steps: int, seconds: float) -> dict[str, Any]:
     """Return the `losses` of at most `num_steps`, in about `seconds`, and the parameters that no gradient reached."""
-    run, task = subject.run, subject.task
-    parts = build_context(run, task)
-    scale = precision.initial_loss_scale(run.model.amp, run.model.loss_scale)
+    context = build_context(job)
+    scale = precision.initial_loss_scale(job.run.model.amp, job.run.model.loss_scale)
     named = {
         name: parameter
-        for name, parameter in weights.named_parameters(parts.net).items()
+        for name, parameter in weights.named_parameters(context.net).items()
         if parameter.grad_req != "null"
     }
     left = set(named)
     losses: list[float] = []
-    with open_pipeline(run, subject.train, task, 0, 1) as pipeline:
+    with open_pipeline(job, range(1)) as pipeline:
         batch = list(pipeline.batches(0))
     started = time.monotonic()
     while len(losses) < num_steps and (len(losses) < 2 or time.monotonic() - started < seconds):
-        result = train_step(parts, copies(batch), lambda each: None, len(losses), rate, scale)
+        result = train_step(context, copies(batch), lambda each: None, len(losses), rate, scale)
         scale = result.scale
         if not math.isfinite(result.loss):
             break

@@ -14,13 +14,13 @@ import numpy as np
 
 from mxtrain.doctor.run import rates
 from mxtrain.doctor.run.rates import Rate
-from mxtrain.doctor.run.trial import Subject
 from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.input_pipeline import InputPipeline, StepBatches, open_pipeline
-from mxtrain.train.net.to_device import to_context
+from mxtrain.train.job import TrainingJob
+from mxtrain.train.net.to_device import to_device
 from mxtrain.train.step import train_step
 
 MANY_STEPS = 10**9
@@ -31,44 +31,43 @@ WARM_UP = 0.3  # of the time of real steps
 RATE_SHARE = 1e-6  # of --lr
 
 
-def measure(subject: Subject, seconds: float, with_loader: bool) -> dict[str, Any]:
+def measure(job: TrainingJob, seconds: float, with_loader: bool) -> dict[str, Any]:
     """Return the `rate` of steps alone and, `with_loader`, of real ones as `step`, in about `seconds` and the warm-up.
 
     Also the seconds of a copy for a checkpoint and its bytes, the samples a second that are evaluated, and the number
     of elements of each gradient.
     """
-    run, task = subject.run, subject.task
-    parts = build_context(run, task)
+    context = build_context(job)
     share = seconds / 2 if with_loader else seconds
-    with open_pipeline(run, subject.train, task, 0, MANY_STEPS) as pipeline:
+    with open_pipeline(job, range(MANY_STEPS)) as pipeline:
         first = list(pipeline.batches(0))  # not released, so they stay valid
-    one_step = Stepper(subject, parts)
+    one_step = Stepper(job, context)
     measured: dict[str, Any] = {
         "rate": timed(lambda: one_step(copies(first), lambda batch: None), share),
         "gradients": [
-            int(np.prod(each.shape)) for each in parts.trainer.parameters if each.grad_req != "null"
+            int(np.prod(each.shape)) for each in context.trainer.parameters if each.grad_req != "null"
         ],
     }
     if not with_loader:
         return measured
-    with open_pipeline(run, subject.train, task, 1, MANY_STEPS) as pipeline:
+    with open_pipeline(job, range(1, MANY_STEPS)) as pipeline:
         measured.update(_real_steps(one_step, pipeline, share))
-    measured.update(_checkpoint(parts))
-    measured["evaluation"] = _evaluation(parts, first)
+    measured.update(_checkpoint(context))
+    measured["evaluation"] = _evaluation(context, first)
     return measured
 
 
 class Stepper:
     """The steps of a run, counted; each takes its batches and returns the number of their samples."""
 
-    def __init__(self, subject: Subject, parts: TrainContext):
-        model, optim = subject.run.model, subject.run.optim
-        self._parts, self._rate = parts, RATE_SHARE * optim.lr
+    def __init__(self, job: TrainingJob, context: TrainContext):
+        model, optim = job.run.model, job.run.optim
+        self._context, self._rate = context, RATE_SHARE * optim.lr
         self._scale = precision.initial_loss_scale(model.amp, model.loss_scale)
         self.step = 0
 
     def __call__(self, batches: Any, release: Callable[[Any], None]) -> int:
-        result = train_step(self._parts, batches, release, self.step, self._rate, self._scale)
+        result = train_step(self._context, batches, release, self.step, self._rate, self._scale)
         self.step, self._scale = self.step + 1, result.scale
         return result.num_samples
 
@@ -145,27 +144,27 @@ def _real_steps(one_step: Stepper, pipeline: InputPipeline, seconds: float) -> d
     return {"step": rate, "waiting": sum(waited[num_before:]) / (time.monotonic() - began)}
 
 
-def _checkpoint(parts: TrainContext) -> dict[str, Any]:
+def _checkpoint(context: TrainContext) -> dict[str, Any]:
     """Return how long training waits while a checkpoint's arrays are copied, and their size."""
     mx.nd.waitall()
     started = time.monotonic()
-    arrays = [*weights.copy_of(parts.net).values(), *parts.trainer.optimizer_state()[0].values()]
-    if parts.ema is not None:
-        arrays += [average.asnumpy() for average in parts.ema.averages.values()]
+    arrays = [*weights.copy_of(context.net).values(), *context.trainer.optimizer_state()[0].values()]
+    if context.ema is not None:
+        arrays += [average.asnumpy() for average in context.ema.averages.values()]
     return {
         "checkpoint_seconds": time.monotonic() - started,
         "checkpoint_bytes": sum(int(np.prod(each.shape)) * np.dtype(each.dtype).itemsize for each in arrays),
     }
 
 
-def _evaluation(parts: TrainContext, batches: list[Any]) -> Rate:
+def _evaluation(context: TrainContext, batches: list[Any]) -> Rate:
     """Return the samples a second of a forward pass alone, as an evaluation does it."""
 
     def forward() -> int:
-        for batch in batches[: len(parts.contexts)]:
-            place = parts.contexts[batch.request.position % len(parts.contexts)]
-            arrays = {name: to_context(array, place) for name, array in batch.arrays.items()}
-            parts.plain_forward(parts.net, arrays).losses.asnumpy()
-        return sum(map(len, batches[: len(parts.contexts)]))
+        for batch in batches[: len(context.devices)]:
+            place = context.devices[batch.request.position % len(context.devices)]
+            arrays = {name: to_device(array, place) for name, array in batch.arrays.items()}
+            context.plain_forward(context.net, arrays).losses.asnumpy()
+        return sum(map(len, batches[: len(context.devices)]))
 
     return timed(forward, 0.0)

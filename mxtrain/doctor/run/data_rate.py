@@ -23,9 +23,10 @@ from mxtrain.data.user.streams import Stream
 from mxtrain.data.user.user_datasets import UserBatches
 from mxtrain.doctor.run import rates
 from mxtrain.doctor.run.rates import Rate
-from mxtrain.doctor.run.trial import Subject
-from mxtrain.tasks.task import Task
+from mxtrain.tasks import registry as tasks
+from mxtrain.train import job as jobs
 from mxtrain.train.input_pipeline import open_pipeline
+from mxtrain.train.job import TrainingJob
 
 WARM_UP = 0.4  # of the time: `auto` finds its number of workers, and what was loaded ahead is used up
 MANY_STEPS = 10**9
@@ -33,23 +34,24 @@ MIN_BATCHES = 4
 CACHED_SAMPLES = 256
 
 
-def measure(subject: Subject, seconds: float, variants: list[dict[str, Any]]) -> dict[str, Any]:
+def measure(job: TrainingJob, seconds: float, variants: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the rate `as_given`, and with each of `variants`, flags by name; together in about `seconds`.
 
     A variant that this machine or the data refuses has a `refusal` in its place.
     """
     share = seconds / (len(variants) + 1)
     measured: dict[str, Any] = {
-        "as_given": rate_of(subject.run, subject.train, subject.task, share),
+        "as_given": rate_of(job, share),
         "variants": [],
     }
     for flags in variants:
-        run = dataclasses.replace(subject.run, data=dataclasses.replace(subject.run.data, **flags))
+        run = dataclasses.replace(job.run, data=dataclasses.replace(job.run.data, **flags))
+        variant = jobs.of_data(tasks.of_description(run, job.task.description), job.train_set)
         entry: dict[str, Any] = {"flags": flags}
         if "cache" in flags:
-            entry.update(_cached(subject, run, share))
+            entry.update(_cached(variant, share))
         else:
-            entry["rate"] = rate_of(run, subject.train, subject.task, share)
+            entry["rate"] = rate_of(variant, share)
         measured["variants"].append(entry)
     return measured
 
@@ -68,12 +70,12 @@ def variants(run: Run, dataset: Dataset, has_cache: bool) -> list[dict[str, Any]
     return found
 
 
-def rate_of(run: Run, train: Dataset, task: Task, seconds: float) -> Rate:
-    """Return the samples a second that the loader of `run` makes, once it runs evenly."""
+def rate_of(job: TrainingJob, seconds: float) -> Rate:
+    """Return the samples a second that the loader of `job` makes, once it runs evenly."""
     times: list[float] = []
     amounts: list[int] = []
     started: float | None = None
-    with open_pipeline(run, train, task, 0, MANY_STEPS) as pipeline:
+    with open_pipeline(job, range(MANY_STEPS)) as pipeline:
         for batch in pipeline.loader:
             now = time.monotonic()
             started = now if started is None else started  # workers may take long to start
@@ -88,21 +90,21 @@ def rate_of(run: Run, train: Dataset, task: Task, seconds: float) -> Rate:
     return rates.of_events(times, amounts)
 
 
-def _cached(subject: Subject, run: Run, seconds: float) -> dict[str, Any]:
+def _cached(job: TrainingJob, seconds: float) -> dict[str, Any]:
     """Return the rate of a cache of the first samples, the seconds to fill one with all, and the bytes of that."""
-    records = _First(subject.train, CACHED_SAMPLES)  # type: ignore[arg-type]  # no stream nor DataLoader
+    records = _First(job.train_set, CACHED_SAMPLES)  # type: ignore[arg-type]  # no stream nor DataLoader
     started = time.monotonic()
     try:
         cached = pixel_cache.in_memory(
-            records, machine.usable_cores(), image_size=max(sizes.height_and_width(run.data.image_size))
+            records, machine.usable_cores(), image_size=max(sizes.height_and_width(job.run.data.image_size))
         )
     except UsageError as refusal:
         return {"refusal": str(refusal)}
-    share = len(records) / len(subject.train)
+    share = len(records) / len(job.train_set)
     taken = time.monotonic() - started
     num_bytes = os.stat(cached.descriptors[-1]).st_size
     return {
-        "rate": rate_of(run, cached, subject.task, seconds),
+        "rate": rate_of(dataclasses.replace(job, train_set=cached), seconds),
         "fill_seconds": taken / share,
         "bytes": num_bytes / share,
         "memory_bytes": machine.available_memory(),

@@ -11,21 +11,20 @@ import math
 from typing import Any
 
 from mxtrain.doctor.run import rate_choice
-from mxtrain.doctor.run.trial import Subject
 from mxtrain.optim import precision
 from mxtrain.train.context import build_context
 from mxtrain.train.input_pipeline import open_pipeline
+from mxtrain.train.job import TrainingJob
 from mxtrain.train.step import train_step
 
 
-def measure(subject: Subject, num_steps: int) -> dict[str, Any]:
+def measure(job: TrainingJob, num_steps: int) -> dict[str, Any]:
     """Return the `rates` that were tried and their `losses`, until the loss diverges."""
-    run, task = subject.run, subject.task
-    parts = build_context(run, task)
-    scale = precision.initial_loss_scale(run.model.amp, run.model.loss_scale)
+    parts = build_context(job)
+    scale = precision.initial_loss_scale(job.run.model.amp, job.run.model.loss_scale)
     rates = rate_choice.rates(num_steps)
     losses: list[float] = []
-    with open_pipeline(run, subject.train, task, 0, num_steps) as pipeline:
+    with open_pipeline(job, range(num_steps)) as pipeline:
         for step, rate in enumerate(rates):
             result = train_step(parts, pipeline.batches(step), pipeline.release, step, rate, scale)
             scale = result.scale

@@ -18,15 +18,14 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mxtrain import config
 from mxtrain.config import Run, batch_plan
 from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.core.errors import one_line
-from mxtrain.data.interfaces import Dataset
 from mxtrain.tasks import registry as tasks
-from mxtrain.tasks.task import Task
+from mxtrain.train import job as jobs
 
 # The functions named `measure` of these modules; the second word says whether they compute with mxnet.
 MEASUREMENTS = {
@@ -38,15 +37,6 @@ MEASUREMENTS = {
     "memory": ("mxtrain.doctor.run.memory_trial", True),
 }
 OUT_OF_MEMORY = ("out of memory", "bad_alloc", "failed to allocate", "memory allocation failed", "cudamalloc")
-
-
-class Subject(NamedTuple):
-    """A run to be measured: this worker's part of it alone, its data and its task."""
-
-    run: Run
-    train: Dataset
-    task: Task
-    whole_run: Run  # as its flags say it, with all workers
 
 
 def main() -> None:
@@ -67,15 +57,13 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
 
     whole_run = config.from_flat(request["run"])
     runtime.set_shares(request["local_workers"], whole_run.layout.threads or None)
-    task = tasks.of_description(whole_run, request["description"])
     train = open_source("--train", whole_run.data.train or "", whole_run)
     module, needs_mxnet = MEASUREMENTS[request["measurement"]]
     if needs_mxnet:
         runtime.load(request["local_workers"], whole_run.layout.threads or None)
-    run = of_one_worker(whole_run)
-    subject = Subject(run, train, tasks.of_description(run, task.description), whole_run)
+    job = jobs.of_data(tasks.of_description(of_one_worker(whole_run), request["description"]), train)
     try:
-        measured: dict[str, Any] = importlib.import_module(module).measure(subject, **request["options"])
+        measured: dict[str, Any] = importlib.import_module(module).measure(job, **request["options"])
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -88,13 +76,14 @@ def of_one_worker(run: Run) -> Run:
     from dataclasses import replace
 
     plan = batch_plan.of_run(run)
-    num_own = len(batch_plan.positions(run, plan.num_micro_batches, worker=0))
+    num_own = plan.shares()[0]
     optim = replace(
         run.optim,
         batch_size=min(run.optim.batch_size, plan.micro_batch * num_own),
         micro_batch=min(plan.micro_batch, run.optim.batch_size),
         accumulate=0,
         compress="none",
+        average=0,  # no step is among a run's last ones
     )
     return replace(
         run, optim=optim, layout=replace(run.layout, kvstore="device", num_workers=1, min_workers=0)

@@ -242,10 +242,12 @@ def onnx_of(described_net: DescribedNet) -> bytes:
 
 
 def _with_random_weights(task: Task) -> InferenceGraph:
+    from mxtrain.tasks import registry as tasks
     from mxtrain.train.net import build_net
 
     run = dataclasses.replace(task.run, model=dataclasses.replace(task.run.model, amp="off"))
-    net = build_net.build_to_train(run, task, build_net.contexts("cpu"))
+    task = tasks.of_description(run, task.description)
+    net = build_net.build_to_train(task, build_net.devices_of("cpu"))
     return inference_graph.of_net(net, task)
 
 

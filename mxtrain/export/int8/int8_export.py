@@ -134,6 +134,6 @@ def _calibration_records(task: Task, options: Int8Options) -> Records:
 def _score(task: Task, net: Any, val: Records) -> float:
     """Return the task's score of a net on all of `val`."""
     forward = tasks.function_of(task, task.plain_forward)
-    found = evaluate(task.run, task, forward, net, val, [mx.cpu()])
+    found = evaluate(task, forward, net, val, [mx.cpu()])
     assert found is not None, "nobody asks this evaluation to stop"
     return float(found.scores[f"val_{task.score.name}"])

@@ -28,19 +28,17 @@ from mxtrain.train.net import thin_net
 logger = logging.getLogger(__name__)
 
 
-def contexts(devices: str) -> list[Any]:
-    """Return the MXNet contexts that `--devices` names."""
-    return [mx.Context(device_type, index) for device_type, index in batch_plan.parse_devices(devices)]
+def devices_of(names: str) -> list[Any]:
+    """Return the MXNet devices that `--devices` names."""
+    return [mx.Context(device_type, index) for device_type, index in batch_plan.parse_devices(names)]
 
 
-def build_to_train(
-    run: Run, task: Task, devices: Sequence[Any], widths: Mapping[str, int] | None = None
-) -> Any:
-    """Return the run's net as it is before the first step, compiled.
+def build_to_train(task: Task, devices: Sequence[Any], widths: Mapping[str, int] | None = None) -> Any:
+    """Return the net of the task's run as it is before the first step, compiled.
 
     With the `widths` of a checkpoint, which brings the weights, it holds zeros and none of --pretrained.
     """
-    model, is_fresh = run.model, widths is None
+    run, model, is_fresh = task.run, task.run.model, widths is None
     precision.enable_amp(model.amp)
     device_type, micro_batch = devices[0].device_type, batch_plan.of_run(run).micro_batch
     narrowing = precision.autocast_of(model, device_type)
@@ -96,7 +94,7 @@ def load_trained(
     model = config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
     like = dataclasses.replace(like, model=model)
     task = tasks.of_description(like, description_of(state))
-    net = build_to_train(like, task, devices, checkpoint.state.get("widths", {}))
+    net = build_to_train(task, devices, checkpoint.widths)
     try:
         weights.load(
             net, *(str(initial_weights.weights_of(path)) for path in (checkpoint.path, *checkpoint.others))

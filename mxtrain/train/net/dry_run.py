@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from mxtrain.config import Run, batch_plan
+from mxtrain.config import Run
 from mxtrain.config.components import net_names, registry
 from mxtrain.core.system import machine
 from mxtrain.models import remat, segments
@@ -17,39 +17,38 @@ from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.optim import freeze, layer_rates, optimizer_state, optimizers, schedules
 from mxtrain.optim.weight_decay import exempt_from_decay
 from mxtrain.runtime import mx
-from mxtrain.tasks.task import Task
 from mxtrain.train.context import build_context
-from mxtrain.train.net import build_net
+from mxtrain.train.job import TrainingJob
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "", "")
 
 
-def parameter_table(run: Run, task: Task, widths: Mapping[str, int] | None = None) -> str:
-    """Build all that a step of `run` needs, and return a line for each parameter of its net and two with the sums.
+def parameter_table(job: TrainingJob) -> str:
+    """Build all that a step of `job` needs, and return a line for each parameter of its net and two with the sums.
 
-    A GPT that is too large for this machine is described and not built, which a third line says. `widths` are
-    those of the checkpoint that the weights would come from.
+    A GPT that is too large for this machine is described and not built, which a third line says.
     """
-    num_devices = len(build_net.contexts(run.layout.devices))
+    run, task, num_devices = job.run, job.task, job.plan.batch.num_devices
     if registry.model(run.model.model).name in net_names.GPTS:
         net, left = task.build_net(), machine.available_memory()
         if 2 * num_devices * sum(map(_bytes, net.collect_params().values())) > left:
-            optimizer, computed = _prepare(run, task, net)
+            optimizer, computed = _prepare(job, net)
             table = _table(run, net, optimizer, num_devices, computed)
             return f"{table}\nthis machine has {_mb(left)} left, which is too little: nothing was built"
-    parts = build_context(run, task, widths=widths, is_trial=True)
-    computed = _computed_bytes(parts.net, batch_plan.of_run(run).micro_batch, task.contract().inputs)
-    return _table(run, parts.net, parts.optimizer, num_devices, computed)
+    context = build_context(job, is_trial=True)
+    computed = _computed_bytes(context.net, job.plan.batch.micro_batch, task.contract().inputs)
+    return _table(run, context.net, context.optimizer, num_devices, computed)
 
 
-def _prepare(run: Run, task: Task, net: Any) -> tuple[Any, int]:
+def _prepare(job: TrainingJob, net: Any) -> tuple[Any, int]:
     """Mark what trains and decays; return the optimizer, and about how much memory a micro-batch takes."""
+    run = job.run
     if run.model.freeze:
         freeze.freeze(net, run.model.freeze)
     if not run.optim.decay_all:
         exempt_from_decay(net.collect_params().values())
     layer_rates.scale_rates(net, run.optim)
-    shape = (batch_plan.of_run(run).micro_batch, *task.contract().inputs[0])
+    shape = (job.plan.batch.micro_batch, *job.task.contract().inputs[0])
     graph, shapes = graph_rewrites.nodes_and_shapes(net(mx.sym.var("data")), {"data": shape})
     computed = (
         segments.lowest_peak(graph, shapes, "data") if run.model.remat else segments.num_bytes(graph, shapes)

@@ -19,24 +19,24 @@ from mxtrain.train.context import TrainContext
 Row = TypeVar("Row")
 
 
-def computed(parts: TrainContext, context: Any, running: StepStatistics, compute: Callable[[], Row]) -> Row:
-    """Return what `compute` does: a micro-batch's passes on `context`, whose statistics have been set for them.
+def computed(context: TrainContext, device: Any, running: StepStatistics, compute: Callable[[], Row]) -> Row:
+    """Return what `compute` does: a micro-batch's passes on `device`, whose statistics have been set for them.
 
     The first time on each device it is waited for, and computed once more if the net's rewritten graph has failed.
     """
-    if context not in parts.untried:
+    if device not in context.untried:
         return compute()
-    parts.untried.discard(context)
+    context.untried.discard(device)
     try:
         row = compute()
         mx.nd.waitall()
         return row
     except mx.base.MXNetError as error:
-        if isinstance(parts.net, remat.RecomputedNet):
+        if isinstance(context.net, remat.RecomputedNet):
             reason = zoo.reason_of(error)
             line = f"--remat: a segment of the net cannot be computed ({reason}); leave it out"
             raise UsageError(line) from error
-        if not zoo.fall_back(parts.net, error):
+        if not zoo.fall_back(context.net, error):
             raise
-    running.before_batch(context)
+    running.before_batch(device)
     return compute()

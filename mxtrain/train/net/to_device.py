@@ -7,7 +7,7 @@ from typing import Any
 from mxtrain.runtime import mx
 
 
-def to_context(array: Any, context: Any) -> Any:
-    """Return a numpy array as an NDArray on `context`; on the first CPU it is no copy."""
+def to_device(array: Any, device: Any) -> Any:
+    """Return a numpy array as an NDArray on `device`; on the first CPU it is no copy."""
     # from_numpy makes its argument read-only for good: a view takes that, the loader's buffer stays writable.
-    return mx.nd.from_numpy(array[:], zero_copy=True).as_in_context(context)
+    return mx.nd.from_numpy(array[:], zero_copy=True).as_in_context(device)

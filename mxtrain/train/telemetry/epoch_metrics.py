@@ -17,7 +17,6 @@ from mxtrain.models.analysis import flops, peak_flops
 from mxtrain.report.sinks.record import Record
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
-from mxtrain.train.next_action import RunLength
 from mxtrain.train.telemetry import system_metrics
 
 logger = logging.getLogger(__name__)
@@ -30,15 +29,15 @@ AfterStep = Callable[[Callable[[Record], None], Any, int, int, float], None]
 
 
 @contextlib.contextmanager
-def observed(parts: TrainContext, length: RunLength) -> Iterator[AfterStep]:
+def observed(context: TrainContext) -> Iterator[AfterStep]:
     """Yield a function that writes the records that are due after a step: of its number, its samples and seconds."""
-    epoch = _Epoch(parts)
-    with system_metrics.watching(parts.group) as samples:
+    epoch, length = _Epoch(context), context.job.plan.length
+    with system_metrics.watching(context.group) as samples:
 
         def after_step(
             write: Callable[[Record], None], loader: Any, step: int, num_samples: int, seconds: float
         ) -> None:
-            parts.prepare.write(parts.task, Path(parts.task.run.output.out))
+            context.prepare.write(context.task, Path(context.run.output.out))
             place = {"step": step, "epoch": length.epoch_of(step)}
             for sample in samples():
                 write({"kind": "system", **place, **sample})
@@ -52,8 +51,8 @@ def observed(parts: TrainContext, length: RunLength) -> Iterator[AfterStep]:
 class _Epoch:
     """The steps of this attempt since the last end of an epoch."""
 
-    def __init__(self, parts: TrainContext):
-        self._parts = parts
+    def __init__(self, context: TrainContext):
+        self._context = context
         self._samples, self._seconds, self._seconds_of_attempt = 0, 0.0, 0.0
         self._flops_per_sample: dict[str, int] | None = None
         self._peaks: dict[str, float] = {}
@@ -80,7 +79,7 @@ class _Epoch:
 
     def _memory_of_gpus(self) -> dict[str, Any]:
         """Return what the GPUs of this worker hold: MXNet keeps what it had at most."""
-        gpus = [context for context in self._parts.contexts if _is_gpu(context)]
+        gpus = [device for device in self._context.devices if _is_gpu(device)]
         if not gpus:
             return {}
         free_and_total = {each.device_id: mx.context.gpu_memory_info(each.device_id) for each in gpus}
@@ -92,7 +91,7 @@ class _Epoch:
             self._flops_per_sample = _unless_it_fails(self._counted)
         if not self._flops_per_sample:
             return {}
-        own_samples = self._samples / self._parts.step_group.world_size
+        own_samples = self._samples / self._context.step_group.world_size
         per_second = self._flops_per_sample["flops_per_sample"] * own_samples / max(self._seconds, 1e-9)
         most_seconds = PEAK_SHARE * self._seconds_of_attempt - self._seconds_of_peaks
         if self._num_peaks < MOST_PEAKS and most_seconds >= PEAK_SECONDS:
@@ -101,18 +100,18 @@ class _Epoch:
         return {**self._flops_per_sample, "flops_per_second": per_second, **self._peaks}
 
     def _counted(self) -> dict[str, int]:
-        inputs = [(1, *shape) for shape in self._parts.task.contract().inputs]
-        nodes = flops.of_net(self._parts.net, inputs)
+        inputs = [(1, *shape) for shape in self._context.task.contract().inputs]
+        nodes = flops.of_net(self._context.net, inputs)
         total = sum(node.forward + node.backward for node in nodes or ())
         return {"flops_per_sample": total} if total else {}
 
     def _measure_peaks(self, most_seconds: float) -> dict[str, float]:
-        started, context = time.monotonic(), self._parts.contexts[0]
+        started, device = time.monotonic(), self._context.devices[0]
         names = {"float32": "peak_flops_per_second"}
-        if self._parts.net.forecast.narrow_flops and context.device_type == "cpu":
+        if self._context.net.forecast.narrow_flops and device.device_type == "cpu":
             names["bfloat16"] = "peak_bf16_flops_per_second"
         for dtype, name in names.items():
-            measured = peak_flops.measure(context, dtype, most_seconds / len(names))
+            measured = peak_flops.measure(device, dtype, most_seconds / len(names))
             self._peaks[name] = max(measured, self._peaks.get(name, 0.0))
         self._seconds_of_peaks += time.monotonic() - started
         return self._peaks
@@ -127,8 +126,8 @@ def _unless_it_fails(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {}
 
 
-def _is_gpu(context: Any) -> bool:
-    return bool(context.device_type == "gpu")
+def _is_gpu(device: Any) -> bool:
+    return bool(device.device_type == "gpu")
 
 
 def _loader_workers(loader: Any) -> dict[str, int]:

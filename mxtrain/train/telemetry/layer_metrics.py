@@ -20,25 +20,25 @@ NUM_SAMPLES = 1 << 14  # numbers of a parameter by which the length of its updat
 
 
 @contextlib.contextmanager
-def measured(parts: TrainContext, factor: float) -> Iterator[dict[str, Any]]:
+def measured(context: TrainContext, factor: float) -> Iterator[dict[str, Any]]:
     """A block that updates the weights, and is timed as that; yields what the record holds once the block has ended.
 
     Nothing on a step that is not sampled. `factor` times the gradients is the mean gradient.
     """
     metrics: dict[str, Any] = {}
-    clock, is_remote = parts.clock, parts.trainer.is_remote
-    is_writing = parts.group.is_writer or parts.group.rank == 0
-    if not (clock.is_sampling and is_writing) or (is_remote and not parts.is_async):
+    clock, is_remote = context.clock, context.trainer.is_remote
+    is_writing = context.group.is_writer or context.group.rank == 0
+    if not (clock.is_sampling and is_writing) or (is_remote and not context.is_async):
         yield metrics
         clock.lap("synchronize" if is_remote else "update")
         return
     clock.lap("update")
-    named = weights.named_parameters(parts.net).items()
+    named = weights.named_parameters(context.net).items()
     trained = {name: each for name, each in named if each.grad_req != "null"}
     gradients = {name: each.list_grad()[0] for name, each in trained.items()}
     lengths = {name: factor * each for name, each in _lengths(gradients).items()}
     # Rows of an embedding are words: those that the batch does not have get no gradient, and are not dead.
-    tables = {id(layer.weight) for layer in weights.layers(parts.net, mx.gluon.nn.Embedding)}
+    tables = {id(layer.weight) for layer in weights.layers(context.net, mx.gluon.nn.Embedding)}
     of_zero_rows = zero_rows(
         {name: gradients[name] for name, each in trained.items() if id(each) not in tables}
     )

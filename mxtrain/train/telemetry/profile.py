@@ -18,7 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Sequence
 
-from mxtrain.config import Run
 from mxtrain.config.values import step_range
 from mxtrain.core import durable
 from mxtrain.core.errors import UsageError, message_of
@@ -41,9 +40,10 @@ _written: list[Path] = []  # one: what MXNet's profiler of this process writes
 class StepProfiler:
     """The profile of the steps that `--profile` names; does nothing without it, and on other workers than the first."""
 
-    def __init__(self, run: Run, parts: TrainContext, done: int):
-        self._run, self._parts = run, parts
-        is_profiled = bool(run.output.profile) and parts.group.rank == 0
+    def __init__(self, context: TrainContext, done: int):
+        self._run, self._context = context.run, context
+        run = context.run
+        is_profiled = bool(run.output.profile) and context.group.rank == 0
         self._steps = step_range.parse(run.output.profile) if is_profiled else None
         self._bulk_size: int | None = None  # the one to put back; None while the profiler is off
         if self._steps is not None and self._steps.last <= done:
@@ -79,7 +79,7 @@ class StepProfiler:
         self._ended.append(time.monotonic())
         if step < self._steps.last:
             return
-        laps = self._parts.clock.spans or []
+        laps = self._context.clock.spans or []
         self._stop()
         try:
             text, lines = self._trace(laps, step)
@@ -94,7 +94,7 @@ class StepProfiler:
     def _trace(self, laps: Sequence[Lap], last: int) -> tuple[str, list[str]]:
         """Write the trace of the steps up to `last`, and return where it is and what is in it."""
         operators, is_compiled = _with_layers(
-            _operators(), self._parts.net, [(1, *shape) for shape in self._parts.task.contract().inputs]
+            _operators(), self._context.net, [(1, *shape) for shape in self._context.task.contract().inputs]
         )
         stages = [self._span(each.what, each.began, each.ended) for each in laps]
         steps = [
@@ -107,7 +107,7 @@ class StepProfiler:
         text = (
             f"steps {self._begun[0][0]} to {last} profiled: {path}, for ui.perfetto.dev or chrome://tracing"
         )
-        return text, profile_advice.lines(operators, stages, _facts(self._run, self._parts, is_compiled))
+        return text, profile_advice.lines(operators, stages, _facts(self._context, is_compiled))
 
     def _start(self) -> None:
         _configure(self._run.output.profile)
@@ -116,8 +116,8 @@ class StepProfiler:
         self._bulk_size = mx.engine.set_bulk_size(0)
         self._clock_offset = time.time() - time.monotonic()  # MXNet's times are the wall clock's
         mx.profiler.set_state("run")
-        self._parts.clock.lap(OTHER)
-        self._parts.clock.spans = []
+        self._context.clock.lap(OTHER)
+        self._context.clock.spans = []
 
     def _stop(self) -> None:
         if self._bulk_size is None:
@@ -125,7 +125,7 @@ class StepProfiler:
         mx.nd.waitall()
         mx.profiler.set_state("stop")
         mx.engine.set_bulk_size(self._bulk_size)
-        self._parts.clock.spans, self._bulk_size = None, None
+        self._context.clock.spans, self._bulk_size = None, None
 
     def _span(self, name: str, *times: float) -> Span:
         began, ended = ((each + self._clock_offset) * 1e6 for each in times)
@@ -197,7 +197,8 @@ def _graph_of(net: Any) -> Graph | None:
     return graph
 
 
-def _facts(run: Run, parts: TrainContext, is_compiled: bool) -> profile_advice.Facts:
+def _facts(context: TrainContext, is_compiled: bool) -> profile_advice.Facts:
+    model = context.run.model
     has_bf16 = kernels.bf16_problem() is None
-    device = parts.contexts[0].device_type
-    return profile_advice.Facts(device, run.model.amp, has_bf16, is_compiled, ":" in run.model.model)
+    device = context.devices[0].device_type
+    return profile_advice.Facts(device, model.amp, has_bf16, is_compiled, ":" in model.model)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxtrain.config import batch_plan
 from mxtrain.report.sinks.writers import Report
 from mxtrain.train.context import TrainContext
 from mxtrain.train.input_pipeline import InputPipeline
-from mxtrain.train.next_action import RunLength
 from mxtrain.train.state import TrainState
 from mxtrain.train.step import StepResult
 from mxtrain.train.telemetry.epoch_metrics import AfterStep
@@ -25,34 +23,32 @@ class StepRecords:
 
     def __init__(
         self,
-        parts: TrainContext,
-        length: RunLength,
+        context: TrainContext,
         pipeline: InputPipeline,
         report: Report,
         observe: AfterStep,
     ):
-        self._parts, self._length, self._pipeline = parts, length, pipeline
+        self._context, self._pipeline = context, pipeline
         self._report, self._observe = report, observe
-        places = (parts.num_micro_batches, len(parts.contexts), parts.group.world_size)
-        self._worker_times = WorkerTimes(parts.group, batch_plan.shares(*places))
+        self._worker_times = WorkerTimes(context.group, context.job.plan.batch.shares())
 
     def write(self, before: TrainState, state: TrainState, rate: float, result: StepResult) -> None:
         """Write what the step from `before` to `state` leaves; its time ends here. A collective."""
-        times, group = self._parts.clock.take(), self._parts.group
-        place = {"step": state.step, "epoch": self._length.epoch_of(state.step)}
-        self._report.write({"kind": "train", **place, **_numbers(self._parts, state, rate, result, times)})
+        times, group = self._context.clock.take(), self._context.group
+        place = {"step": state.step, "epoch": self._context.job.plan.length.epoch_of(state.step)}
+        self._report.write({"kind": "train", **place, **_numbers(self._context, state, rate, result, times)})
         if result.layers:
             self._report.write({"kind": "layers", **place, **result.layers})
         for position in sorted({*state.bad_records} - {*before.bad_records}):
-            record = self._pipeline.records.where(position)
+            record = self._context.job.train_set.where(position)
             text = f"a bad record was replaced by another: {record}"
             self._report.event("bad_record", text, **place, record=record, sample=position)
         self._observe(
             self._report.write, self._pipeline.loader, state.step, result.num_samples, times["seconds"]
         )
         self._worker_times.add(times)
-        is_together = not self._parts.is_async or state.step % ASYNC_AGREEMENT_STEPS == 0
-        if group.world_size > 1 and self._parts.clock.is_sampling and is_together:
+        is_together = not self._context.is_async or state.step % ASYNC_AGREEMENT_STEPS == 0
+        if group.world_size > 1 and self._context.clock.is_sampling and is_together:
             workers = self._worker_times.gather()
             self._report.write({"kind": "workers", **place, "workers": workers})
             if group.rank == 0:
@@ -60,9 +56,9 @@ class StepRecords:
 
 
 def _numbers(
-    parts: TrainContext, state: TrainState, rate: float, result: StepResult, times: dict[str, Any]
+    context: TrainContext, state: TrainState, rate: float, result: StepResult, times: dict[str, Any]
 ) -> dict[str, Any]:
-    task = parts.task
+    task = context.task
     numbers: dict[str, Any] = {
         "loss": result.loss,
         "lr": rate,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain import config
+from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.optim import schedules
 from tests.support.commands import Command
 
@@ -38,9 +39,8 @@ def test_a_run_made_longer_says_what_that_does(shapes: Path, tmp_path: Path, com
         plan = f"peak 0.02 (--lr 0.01 x 16 / 8), 2 steps of warm-up, then cosine:floor=0.1 over {4 * epochs} steps"
         assert plan in done.stderr
         assert ("has become 8 steps instead of 4: from step 4 on" in done.stderr) == warned
-        rate_of = schedules.rate_function(
-            config.parse([*flags, "--epochs", str(epochs)]).optim, 4, 4 * epochs
-        )
+        optim = config.parse([*flags, "--epochs", str(epochs)]).optim
+        rate_of = schedules.rate_function(optim, RunLength(4, 4 * epochs))
         expected += [rate_of(step) for step in range(len(expected), 4 * epochs)]
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     rates = [record["lr"] for record in map(json.loads, lines) if record["kind"] == "train"]

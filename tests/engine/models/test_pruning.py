@@ -54,7 +54,7 @@ def ways(num_classes: int) -> Any:
 def built(name: str, size: int, flags: str = "") -> Any:
     run = config.parse(f"--train none --model {name} --image-size {size} --init xavier {flags}".split())
     task = Classification.numbered(run, CLASSES)
-    return build_net.build_to_train(run, task, [mx.cpu()]), (1, 3, size, size)
+    return build_net.build_to_train(task, [mx.cpu()]), (1, 3, size, size)
 
 
 def scattered(net: Any) -> None:

@@ -14,11 +14,11 @@ from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from mxtrain.train.context import TrainContext
 from mxtrain.train.net import build_net
-from tests.support.nets.training_steps import CLASSES, IDENTITY, advance, arrays, batches, build_parts, run_of
+from tests.support.nets.training_steps import CLASSES, advance, arrays, batches, build_parts, run_of
 
 
 def save(run: object, parts: TrainContext, progress: state.TrainState, out: Path) -> None:
-    directory.write(out / "checkpoints", state.snapshot(run, parts, progress, IDENTITY))
+    directory.write(out / "checkpoints", state.snapshot(parts, progress))
 
 
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
@@ -69,7 +69,7 @@ def test_a_resumed_run_has_the_same_averages_to_the_bit(tmp_path: Path) -> None:
     """Also after a skipped step, which is no update of the averages."""
     run = run_of(tmp_path, "--ema", "0.9")
     parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    progress, _ = advance(parts, state.restore(parts, None), 2)
     poisoned = batches(8, 4, 0)
     poisoned[1].arrays["data"][:] = np.inf
     bad = step.train_step(parts, poisoned, lambda batch: None, 2, 0.01, progress.scale)
@@ -78,7 +78,7 @@ def test_a_resumed_run_has_the_same_averages_to_the_bit(tmp_path: Path) -> None:
     _, expected = advance(parts, progress, 3)
 
     again = build_parts(run, CLASSES)
-    restored = state.restore(run, again, directory.newest(tmp_path / "checkpoints"))
+    restored = state.restore(again, directory.newest(tmp_path / "checkpoints"))
     assert (restored.skipped_steps, restored.bad_steps_in_a_row) == (1, 1)
     assert again.ema.num_updates == 2
     _, losses = advance(again, restored, 3)
@@ -91,7 +91,7 @@ def test_a_resumed_run_has_the_same_averages_to_the_bit(tmp_path: Path) -> None:
 def test_evaluate_and_predict_get_the_averages(tmp_path: Path, decay: str) -> None:
     run = run_of(tmp_path, "--ema", decay)
     parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    progress, _ = advance(parts, state.restore(parts, None), 2)
     save(run, parts, progress, tmp_path)
     data = mx.nd.array(batches(8, 8, 9)[0].arrays["data"])
     with ema.with_averages(parts.ema):

@@ -11,7 +11,6 @@ from mxtrain.core.errors import UsageError
 from mxtrain.models.nets import text_nets, zoo
 from mxtrain.models.parameters import weights
 from mxtrain.optim import layer_rates, optimizers
-from mxtrain.tasks.classification import Classification
 from mxtrain.train.net import dry_run
 from tests.support.nets.training_steps import (
     CLASSES,
@@ -21,6 +20,7 @@ from tests.support.nets.training_steps import (
     SIZE,
     arrays,
     assert_equal,
+    job_of,
     parts_of,
     train,
 )
@@ -62,7 +62,7 @@ def rates(flags: str, model: str = QUICK_NET) -> dict[str, float]:
     """What --dry-run tells of the parameters whose rate is another than --lr."""
     line = f"--train t.rec --image-size {SIZE} --model {model} {FLAGS} --lr 0.1 {flags}"
     run = config.parse(line.split())
-    rows = dry_run.parameter_table(run, Classification.numbered(run, CLASSES)).splitlines()[1:-2]
+    rows = dry_run.parameter_table(job_of(run, CLASSES)).splitlines()[1:-2]
     return {row.split()[0]: float(row.split("rate ")[1]) for row in rows if "rate " in row}
 
 

@@ -99,7 +99,7 @@ def test_a_run_goes_on_by_the_rule_that_it_began_with(tmp_path: Path, rule: int)
     parts = build_parts(run, CLASSES)
     assert parts.grid is not None and parts.grid.rule == grid_units.RULE
     parts.grid.rule = rule
-    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    progress, _ = advance(parts, state.restore(parts, None), 2)
     saved = directory.newest(save(run, parts, progress).parent)
     assert saved is not None and saved.state["units_rule"] == rule
     advance(parts, progress, 3)
@@ -107,10 +107,10 @@ def test_a_run_goes_on_by_the_rule_that_it_began_with(tmp_path: Path, rule: int)
     again = build_parts(run, CLASSES)
     if rule == 1:
         del saved.state["units_rule"]
-    advance(again, state.restore(run, again, saved), 3)
+    advance(again, state.restore(again, saved), 3)
     assert again.grid is not None and again.grid.rule == rule
     assert_equal(arrays(again), arrays(parts))
 
     saved.state["units_rule"] = grid_units.RULE + 1
     with pytest.raises(UsageError, match=r"added by rule 4, .*--resume never"):
-        state.restore(run, again, saved)
+        state.restore(again, saved)

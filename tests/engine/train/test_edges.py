@@ -11,6 +11,7 @@ import pytest
 from mxtrain import config
 from mxtrain.config.checks import bounds, run_checks
 from mxtrain.config.components.registry import OPTIMIZERS
+from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.optim import precision, schedules
 from mxtrain.runtime import mx
 from mxtrain.train import step
@@ -31,7 +32,7 @@ def trained(flags: str, loudness: float = 1.0) -> step.StepResult:
     """After two steps of four samples, the pictures' numbers times `loudness`."""
     run = config.parse(f"--train t.rec --image-size 16 --model {__name__}:linear {flags}".split())
     run_checks.check_description(run)
-    parts, rate_of = build_parts(run, CLASSES), schedules.rate_function(run.optim, 1, 2)
+    parts, rate_of = build_parts(run, CLASSES), schedules.rate_function(run.optim, RunLength(1, 2))
     scale = precision.initial_loss_scale(run.model.amp, run.model.loss_scale)
     for number in range(2):
         given = batches(FEW, FEW, number)

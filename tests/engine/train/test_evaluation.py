@@ -56,15 +56,15 @@ def evaluated(
 ) -> tuple[Evaluation, list[int], list[tuple[str, int]]]:
     """Return what is found, how many pictures the net saw at a time, and what was told of it."""
     run = config.parse([*FLAGS.split(), *flags.split()])
-    contexts = build_net.contexts(run.layout.devices)
+    devices = build_net.devices_of(run.layout.devices)
     mx.random.seed(0)
     net, listening = Seeing(), Listening()
-    net.initialize(ctx=contexts)
-    net(mx.nd.zeros((1, 3, 16, 16), ctx=contexts[0]))
+    net.initialize(ctx=devices)
+    net(mx.nd.zeros((1, 3, 16, 16), ctx=devices[0]))
     net.sizes.clear()
     records = UserDataset("own", user_data.dataset(NUM_SAMPLES))
     found = evaluate(
-        run, task.numbered(run, 2), forward(loss), net, records, contexts, group=group or listening, step=STEP
+        task.numbered(run, 2), forward(loss), net, records, devices, group=group or listening, step=STEP
     )
     assert found is not None
     return found, net.sizes, listening.told

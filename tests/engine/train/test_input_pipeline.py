@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from mxtrain.data.loading import order
 from mxtrain.data.records.record_file import RecordFile, open_records
 from mxtrain.tasks.classification import Classification
 from mxtrain.train import input_pipeline
+from mxtrain.train import job as jobs
 from tests.support.data.loading import jpegs, write_records
 
 NUM_SAMPLES, NUM_STEPS = 17, 7  # three steps of an epoch, the last one of three samples
@@ -37,10 +39,10 @@ def test_a_step_takes_its_own_batches(tmp_path: Path, num_workers: int, first_st
     seen: list[list[int]] = [[] for _ in range(NUM_STEPS)]
     for rank in range(num_workers):
         group = SimpleNamespace(rank=rank, world_size=num_workers)
-        with input_pipeline.open_pipeline(
-            run, records, Classification.numbered(run, NUM_SAMPLES), first_step, NUM_STEPS, group
-        ) as pipeline:
-            for step in range(first_step, NUM_STEPS):
+        job = jobs.of_data(Classification.numbered(run, NUM_SAMPLES), records)
+        job, steps = dataclasses.replace(job, group=group), range(first_step, NUM_STEPS)
+        with input_pipeline.open_pipeline(job, steps) as pipeline:
+            for step in steps:
                 batches = pipeline.batches(step)
                 taken = list(batches)
                 assert len(taken) == len(batches) and {batch.request.step for batch in taken} <= {step}
@@ -58,11 +60,10 @@ def test_bad_records_count_with_their_step_and_once_a_run(tmp_path: Path, first_
     bad = {1, 5, 9, 16}
     records = with_bad_ones(tmp_path, *bad)
     run = config.parse(["--batch-size", "7", "--image-size", "8", "--skip-bad", "4"])
+    job = jobs.of_data(Classification.numbered(run, NUM_SAMPLES), records)
     known: tuple[int, ...] = ()
     for start, end in ((0, first_step), (first_step, NUM_STEPS)):
-        with input_pipeline.open_pipeline(
-            run, records, Classification.numbered(run, NUM_SAMPLES), start, NUM_STEPS, bad_records=known
-        ) as pipeline:
+        with input_pipeline.open_pipeline(job, range(start, NUM_STEPS), known) as pipeline:
             for step in range(start, end):
                 for batch in pipeline.batches(step):
                     pipeline.release(batch)
@@ -74,9 +75,8 @@ def test_bad_records_count_with_their_step_and_once_a_run(tmp_path: Path, first_
 def test_records_that_were_bad_before_a_restart_count_against_skip_bad(tmp_path: Path) -> None:
     records = with_bad_ones(tmp_path, 1, 5, 16)
     run = config.parse(["--batch-size", "17", "--image-size", "8", "--skip-bad", "2"])
-    with input_pipeline.open_pipeline(
-        run, records, Classification.numbered(run, NUM_SAMPLES), 1, 2, bad_records=(1, 5)
-    ) as pipeline, pytest.raises(
+    job = jobs.of_data(Classification.numbered(run, NUM_SAMPLES), records)
+    with input_pipeline.open_pipeline(job, range(1, 2), (1, 5)) as pipeline, pytest.raises(
         DataError, match=r"3 bad records, more than --skip-bad 2; the last one: .*record 16"
     ):
         list(pipeline.batches(1))

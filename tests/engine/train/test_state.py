@@ -40,12 +40,12 @@ from tests.support.nets.training_steps import (
 def test_a_resumed_run_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices: str) -> None:
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", devices)
     parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    progress, _ = advance(parts, state.restore(parts, None), 2)
     save(run, parts, progress)
     _, expected = advance(parts, progress, 2)
 
     again = build_parts(run, CLASSES)
-    _, losses = advance(again, state.restore(run, again, directory.newest(tmp_path / "checkpoints")), 2)
+    _, losses = advance(again, state.restore(again, directory.newest(tmp_path / "checkpoints")), 2)
     assert losses == expected
     assert_equal(arrays(again), arrays(parts))
 
@@ -53,12 +53,12 @@ def test_a_resumed_run_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, de
 def test_a_checkpoint_without_newer_keys_is_read(tmp_path: Path) -> None:
     run = run_of(tmp_path, "--optimizer", "mxnet.optimizer:Nadam")
     parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    progress, _ = advance(parts, state.restore(parts, None), 2)
     save(run, parts, progress)
     found = directory.newest(tmp_path / "checkpoints")
     assert found is not None and set(found[1].pop("optimizer_numbers")) == {"m_schedule"}
     assert found[1].pop("bad_records") == []
-    restored = state.restore(run, build_parts(run, CLASSES), found)
+    restored = state.restore(build_parts(run, CLASSES), found)
     assert (restored.step, restored.bad_records) == (2, ())
 
 
@@ -66,10 +66,10 @@ def test_a_resume_on_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> Non
     """A mean over three equal copies is not the copy: what is saved is what one device holds."""
     run = run_of(tmp_path, "--devices", "cpu:0,1,2", "--micro-batch", "3", "--batch-size", "9")
     parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(run, parts, None), 3)
+    progress, _ = advance(parts, state.restore(parts, None), 3)
     save(run, parts, progress)
     again = build_parts(run, CLASSES)
-    state.restore(run, again, directory.newest(tmp_path / "checkpoints"))
+    state.restore(again, directory.newest(tmp_path / "checkpoints"))
     assert_equal(arrays(again), arrays(parts))
 
 
@@ -87,7 +87,7 @@ def test_a_resume_on_more_devices_is_the_same_to_the_bit(tmp_path: Path, has_gri
     """Also without a grid, as after a step out of its reach: both begin one with the same micro-batch."""
     run = run_of(tmp_path, "--optimizer", "adamw")
     parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    progress, _ = advance(parts, state.restore(parts, None), 2)
     save(run, parts, progress)
     saved = directory.newest(tmp_path / "checkpoints")
     assert saved is not None
@@ -97,7 +97,7 @@ def test_a_resume_on_more_devices_is_the_same_to_the_bit(tmp_path: Path, has_gri
     for devices in ("cpu", "cpu:0,1"):
         run = run_of(tmp_path, "--optimizer", "adamw", "--devices", devices)
         parts = build_parts(run, CLASSES)
-        progress = state.restore(run, parts, saved)
+        progress = state.restore(parts, saved)
         assert parts.grid is not None and (parts.grid.exponents is not None) == has_grid
         found.append((advance(parts, progress, 3)[1], arrays(parts)))
     assert found[1][0] == found[0][0]
@@ -122,7 +122,7 @@ class Two:
 def test_a_score_on_some_disks_is_restored_by_all_workers(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    progress, _ = advance(parts, state.restore(parts, None), 2)
     for mine, theirs, expected in (
         (progress, [0.3], progress.with_score(0.3)),
         (progress.with_score(0.3), [], progress.with_score(0.3)),
@@ -130,8 +130,8 @@ def test_a_score_on_some_disks_is_restored_by_all_workers(tmp_path: Path) -> Non
         (progress, [], progress),
     ):
         save(run, parts, mine)
-        among = dataclasses.replace(parts, group=Two(*theirs))
-        assert state.restore(run, among, directory.newest(tmp_path / "checkpoints")) == expected
+        among = dataclasses.replace(parts, job=dataclasses.replace(parts.job, group=Two(*theirs)))
+        assert state.restore(among, directory.newest(tmp_path / "checkpoints")) == expected
 
 
 def test_the_loss_scale_is_restored(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_the_loss_scale_is_restored(tmp_path: Path) -> None:
     scale = precision.LossScale(scale=512.0, clean_steps=7, dynamic=True)
     progress, _ = advance(parts, state.TrainState(0, scale, None), 1)
     save(run, parts, progress)
-    restored = state.restore(run, parts, directory.newest(tmp_path / "checkpoints"))
+    restored = state.restore(parts, directory.newest(tmp_path / "checkpoints"))
     assert restored.scale == precision.LossScale(scale=512.0, clean_steps=8, dynamic=True)
 
 
@@ -150,7 +150,7 @@ def test_weights_of_another_net_are_refused(tmp_path: Path) -> None:
     save(run, parts, state.TrainState(1, precision.LossScale(), None))
     other = build_parts(run_of(tmp_path, "--model", "small_resnet"), CLASSES)
     with pytest.raises(DataError, match=r"weights\.params"):
-        state.restore(run, other, directory.newest(tmp_path / "checkpoints"))
+        state.restore(other, directory.newest(tmp_path / "checkpoints"))
 
 
 def test_a_shared_parameter_is_saved_once() -> None:

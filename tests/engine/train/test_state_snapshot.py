@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 
 from mxtrain.checkpoint import directory
 from mxtrain.core.params_file import TYPE_NUMBERS, encoded
+from mxtrain.optim.average import WeightAverage
 from mxtrain.optim.average_plan import AveragePlan
 from mxtrain.runtime import mx
 from mxtrain.train import state
-from tests.support.nets.training_steps import CLASSES, IDENTITY, advance, build_parts, run_of
+from tests.support.nets.training_steps import CLASSES, advance, build_parts, run_of
 
 
 def test_params_files_have_the_bytes_that_mxnet_writes(tmp_path: Path) -> None:
@@ -42,15 +44,15 @@ def frozen(taken: directory.Snapshot) -> dict[str, dict[str, Any]]:
 def test_later_steps_do_not_change_a_snapshot(tmp_path: Path, optimizer: str) -> None:
     """The writer reads it while the next steps run."""
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", "cpu:0,1", "--ema", "0.9")
-    parts = build_parts(run, CLASSES, averaging=AveragePlan((2, 4, 6)))
-    assert parts.average is not None
-    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    parts = build_parts(run, CLASSES)
+    parts = dataclasses.replace(parts, average=WeightAverage(parts.net, AveragePlan((2, 4, 6))))
+    progress, _ = advance(parts, state.restore(parts, None), 2)
     parts.average.after_step(2)
-    taken = state.snapshot(run, parts, progress, IDENTITY)
+    taken = state.snapshot(parts, progress)
     before, values_before = frozen(taken), json.dumps(taken.state)
     advance(parts, progress, 2)
     parts.average.after_step(4)
-    later = state.snapshot(run, parts, progress, IDENTITY)
+    later = state.snapshot(parts, progress)
     assert json.dumps(taken.state) == values_before != json.dumps(later.state)
     files = {state.WEIGHTS, state.OPTIMIZER, state.AVERAGES, state.AVERAGE, state.GRID}
     assert set(taken.files) == files

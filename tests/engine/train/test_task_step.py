@@ -13,6 +13,7 @@ from mxtrain.data.loading.loader import Batch, Request
 from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
+from mxtrain.train import job as jobs
 from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.step import StepResult, train_step
 from tests.support.nets.training_steps import arrays, assert_equal
@@ -24,7 +25,7 @@ FLAGS = "--train t.rec --batch-size 6 --micro-batch 2 --optimizer sgd:momentum=0
 
 def parts_of(devices: str = "cpu") -> TrainContext:
     run = config.parse([*FLAGS.split(), "--devices", devices])
-    parts = build_context(run, Majority(run, {"words": 10}))
+    parts = build_context(jobs.of_data(Majority(run, {"words": 10}), range(100)))
     parts.net.drop._rate = 0
     parts.net.hybridize()
     return parts

@@ -13,11 +13,13 @@ from mxtrain import config
 from mxtrain.checkpoint import resume
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.core.errors import Stop
+from mxtrain.data.loading import run_plan
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.report.sinks.record import Record
 from mxtrain.tasks.classification import Classification
 from mxtrain.train import loop
+from mxtrain.train.job import TrainingJob
 from tests.support.nets.training_steps import QUICK_NET
 
 CLASSES, SIZE, SAMPLES = 3, 16, 40
@@ -51,19 +53,13 @@ def train(run: config.Run, on_record: RecordHook = lambda record, stop_requests:
     assert run.data.train is not None
     records = open_records(run.data.train)
     validation = open_records(run.data.val) if run.data.val else None
-    description = Classification.numbered(run, CLASSES).description
-    identity = InputIdentity.of_run(run, records, validation, description)
+    task = Classification.numbered(run, CLASSES)
+    identity = InputIdentity.of_run(run, records, validation, task.description)
     point = resume.find(run, identity)
+    plan = run_plan.of_run(run, len(records))
+    job = TrainingJob(task, records, validation, identity, plan, point and point.checkpoint)
     requests: list[Stop] = []
-    return loop.train(
-        run,
-        records,
-        validation,
-        identity,
-        point and point.checkpoint,
-        requests,
-        on_record=lambda record: on_record(record, requests),
-    )
+    return loop.train(job, requests, on_record=lambda record: on_record(record, requests))
 
 
 def records_of(out: Path) -> list[Record]:

@@ -17,9 +17,10 @@ from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
-from mxtrain.train import context as parts_module
+from mxtrain.train import job as jobs
 from mxtrain.train import state
-from mxtrain.train.context import TrainContext
+from mxtrain.train.context import TrainContext, build_context
+from mxtrain.train.job import TrainingJob
 from mxtrain.train.step import train_step
 
 CLASS_NAMES, SIZE = ["a", "b", "c", "d"], 16
@@ -56,9 +57,16 @@ def quick_resnet(num_classes: int) -> Any:
     return net
 
 
-def build_parts(run: config.Run, num_classes: int, **keywords: Any) -> TrainContext:
+def job_of(run: config.Run, num_classes: int, identity: InputIdentity = IDENTITY) -> TrainingJob:
+    """Return the job of training on pictures of so many classes, which nobody reads."""
+    num_samples: Any = range(identity.num_samples)
+    job = jobs.of_data(Classification.numbered(run, num_classes), num_samples)
+    return dataclasses.replace(job, identity=identity)
+
+
+def build_parts(run: config.Run, num_classes: int, identity: InputIdentity = IDENTITY) -> TrainContext:
     """Return everything that a first step of `run` on pictures of so many classes needs."""
-    return parts_module.build_context(run, Classification.numbered(run, num_classes), **keywords)
+    return build_context(job_of(run, num_classes, identity))
 
 
 def with_loss(parts: TrainContext, loss: Any) -> TrainContext:
@@ -129,6 +137,4 @@ def advance(
 
 
 def save(run: config.Run, parts: TrainContext, progress: state.TrainState) -> Path:
-    return directory.write(
-        Path(run.output.out) / "checkpoints", state.snapshot(run, parts, progress, IDENTITY)
-    )
+    return directory.write(Path(run.output.out) / "checkpoints", state.snapshot(parts, progress))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config, fit
+from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.optim import schedules
 from mxtrain.report.page import plots
@@ -75,7 +76,7 @@ def test_the_longest_run_is_drawn_as_fast(tmp_path: Path, capsys: pytest.Capture
 )
 def test_the_steps_that_are_drawn(num_steps: int, num_warmup_steps: int) -> None:
     optim = config.parse(["--warmup-epochs", str(num_warmup_steps)]).optim
-    steps = schedules.plotted_steps(optim, 1, num_steps)
+    steps = schedules.plotted_steps(optim, RunLength(1, num_steps))
     assert steps == sorted(set(steps)) and steps[0] == 0 and steps[-1] == num_steps - 1
     assert len(steps) <= 4 * schedules.MAX_PLOTTED_PARTS
     widest = max(np.diff([-1, *steps]))

@@ -14,6 +14,7 @@ from hypothesis import strategies as some
 from mxtrain import config
 from mxtrain.config.components import registry
 from mxtrain.core.errors import UsageError
+from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.optim import schedules
 
 # Each once as it is, and once with other numbers.
@@ -47,11 +48,11 @@ def optim_of(spec: str, *flags: str) -> config.Optim:
 
 
 def rate_at(step: int, spec: str, steps_per_epoch: float, num_steps: int) -> float:
-    return schedules.rate_function(optim_of(spec), steps_per_epoch, num_steps)(step)
+    return schedules.rate_function(optim_of(spec), RunLength(steps_per_epoch, num_steps))(step)
 
 
 def rates(spec: str, steps_per_epoch: float, num_steps: int, *flags: str) -> list[float]:
-    rate_of = schedules.rate_function(optim_of(spec, *flags), steps_per_epoch, num_steps)
+    rate_of = schedules.rate_function(optim_of(spec, *flags), RunLength(steps_per_epoch, num_steps))
     return [rate_of(step) for step in range(num_steps)]
 
 
@@ -221,15 +222,10 @@ def test_the_peak_follows_the_linear_rule() -> None:
     assert schedules.peak_rate(optim_of("cosine")) == 1.0
     optim = optim_of("cosine", "--batch-size", "1024", "--lr-base-batch", "256", "--warmup-epochs", "2")
     assert schedules.peak_rate(optim) == 4.0
-    assert schedules.rate_function(optim, 10, 100)(20) == 4.0
-    line = schedules.summary(optim, 10, 100)
+    length = RunLength(10, 100)
+    assert schedules.rate_function(optim, length)(20) == 4.0
+    line = schedules.summary(optim, length)
     assert "peak 4 (--lr 1 x 1024 / 256)" in line and "20 steps of warm-up" in line
-
-
-def test_the_length_of_a_run() -> None:
-    assert schedules.run_length(optim_of("cosine", "--batch-size", "10", "--epochs", "3"), 95) == (10, 30)
-    optim = optim_of("cosine", "--batch-size", "10", "--epochs", "3", "--max-steps", "25")
-    assert schedules.run_length(optim, 95) == (10, 25)
 
 
 def test_a_path_stands_in_for_a_name() -> None:
@@ -250,7 +246,7 @@ def beyond(progress: float) -> float:
     ],
 )
 def test_a_path_has_to_give_numbers_that_float32_takes(own: str, gave: str) -> None:
-    rate_of = schedules.rate_function(optim_of(own), 1, 100)
+    rate_of = schedules.rate_function(optim_of(own), RunLength(1, 100))
     with pytest.raises(UsageError, match=rf"--schedule {own}: gave .*{gave}.* at 0.5"):
         rate_of(50)
 
@@ -275,7 +271,7 @@ def test_invalid_schedules_are_refused(spec: str, complaint: str) -> None:
 
 
 def test_a_rate_too_small_for_mxnet_is_zero() -> None:
-    rate_of = schedules.rate_function(optim_of("exp:factor=0.1"), 1, 90)
+    rate_of = schedules.rate_function(optim_of("exp:factor=0.1"), RunLength(1, 90))
     assert rate_of(20) == pytest.approx(1e-20 * rate_of(0))
     assert [rate_of(step) for step in (40, 60, 89)] == [0.0] * 3
 

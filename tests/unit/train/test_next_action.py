@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from mxtrain.train.next_action import Action, RunLength, next_action
+from mxtrain.train.next_action import Action, next_action
 
 CASES = list(itertools.product([False, True], repeat=4))
 FLAGS = ("is_save_due", "is_evaluation_due", "is_finished", "is_stop_requested")
@@ -44,9 +44,3 @@ def test_a_finished_run_has_finished_even_if_asked_to_stop() -> None:
 
 def test_no_step_is_trained_after_the_last_one() -> None:
     assert all(after(**dict(zip(FLAGS, case))) is not Action.TRAIN for case in CASES if case[2])
-
-
-def test_epochs_of_steps() -> None:
-    length = RunLength(steps_per_epoch=3, num_steps=8)
-    assert [length.epoch_of(step) for step in range(1, 9)] == [1, 1, 1, 2, 2, 2, 3, 3]
-    assert [step for step in range(9) if length.is_epoch_end(step)] == [3, 6, 8]

@@ -179,7 +179,7 @@ def test_a_net_that_does_not_compile_is_told_that_it_stays_float32(
         ]
     )
     with caplog.at_level("WARNING", logger="mxtrain"):
-        net = build_net.build_to_train(run, Classification.numbered(run, CLASSES), [mx.cpu()])
+        net = build_net.build_to_train(Classification.numbered(run, CLASSES), [mx.cpu()])
     assert "runs imperatively and in float32" in caplog.text and net.forecast.share == 0
 
 

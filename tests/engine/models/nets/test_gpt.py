@@ -14,6 +14,7 @@ from mxtrain.models import remat
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 from mxtrain.tasks import lm
+from mxtrain.train import job as jobs
 from mxtrain.train.net import dry_run
 from tests.support.nets.gpt_nets import END, LENGTH, WORDS, built
 
@@ -134,7 +135,7 @@ def test_a_dry_run_tells_about_how_much_memory_is_computed_in() -> None:
         line = "--task lm --model gpt:layers=4,heads=8,width=16 --window 64 --batch-size 4 --micro-batch 4"
         run = config.parse([*line.split(), *flags.split()])
         task = lm.LanguageModel(run, {"tokenizer": "bytes", "vocab_size": 50, "end_token": END, "window": 64})
-        last = dry_run.parameter_table(run, task).splitlines()[-1]
+        last = dry_run.parameter_table(jobs.of_data(task, range(100))).splitlines()[-1]
         told[flags] = float(re.search(r"computes \(about ([\d.]+) MB a micro-batch", last)[1])
     attention = 4 * 8 * 64 * 64 * 4 / 1e6
     assert 8 * attention < told[""] < 20 * attention
@@ -145,9 +146,9 @@ def test_a_net_too_large_for_the_machine_is_described_and_not_built(monkeypatch:
     line = "--task lm --model gpt:layers=2,heads=2,width=16 --window 8 --batch-size 4 --optimizer adamw"
     run = config.parse([*line.split(), "--freeze", "tokens.*", "--lr-scale", "scores.*=0.5"])
     task = lm.LanguageModel(run, {"tokenizer": "bytes", "vocab_size": 50, "end_token": END, "window": 8})
-    built_table = dry_run.parameter_table(run, task).splitlines()
+    built_table = dry_run.parameter_table(jobs.of_data(task, range(100))).splitlines()
     monkeypatch.setattr(dry_run.machine, "available_memory", lambda: 1000)
-    *described, last = dry_run.parameter_table(run, task).splitlines()
+    *described, last = dry_run.parameter_table(jobs.of_data(task, range(100))).splitlines()
     assert described[:-1] == built_table[:-1]
     assert described[-1].split("(about")[0] == built_table[-1].split("(about")[0]
     assert last == "this machine has 0.0 MB left, which is too little: nothing was built"

@@ -8,6 +8,7 @@ import pytest
 
 from mxtrain.config import Optim
 from mxtrain.core.errors import message_of
+from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.models import losses
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import initializers
@@ -23,7 +24,7 @@ FAIL = "tests.support.user_code.user_failing:fail"
         ("--init", lambda: initializers.build(FAIL)),
         ("--loss", lambda: losses.build(FAIL, 0.0, 2)),
         ("--optimizer", lambda: optimizers.build(Optim(optimizer=FAIL))),
-        ("--schedule", lambda: schedules.rate_function(Optim(schedule=FAIL), 10, 100)(0)),
+        ("--schedule", lambda: schedules.rate_function(Optim(schedule=FAIL), RunLength(10, 100))(0)),
     ],
 )
 def test_the_error_is_told_with_the_flag(flag: str, take_up: Callable[[], Any]) -> None:

@@ -35,6 +35,9 @@ NAMES = ["north", "east", "south", "west"]
 SHARE, TEMPERATURE = 0.7, 3.0
 
 
+IDENTITY = InputIdentity({"class_names": NAMES}, num_samples=48)
+
+
 def run_of(flags: str, out: Path) -> config.Run:
     line = f"--train t.rec --image-size {SIZE} --model {QUICK_RESNET} --out {out} {FLAGS} {flags}"
     return config.parse(line.split())
@@ -45,10 +48,10 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of a net that has trained a little, on other seeds."""
     out = tmp_path_factory.mktemp("teacher")
     run = run_of("--seed 5 --model small_cnn", out)
-    parts = build_parts(run, CLASSES)
+    parts = build_parts(run, CLASSES, IDENTITY)
     train(parts, 3)
     progress = state.TrainState(3, precision.LossScale(), score=0.5)
-    snapshot = state.snapshot(run, parts, progress, InputIdentity({"class_names": NAMES}, num_samples=48))
+    snapshot = state.snapshot(parts, progress)
     directory.write(out / "checkpoints", snapshot)
     return out
 
@@ -165,10 +168,10 @@ def test_paths_without_weights_are_refused(tmp_path: Path) -> None:
 def test_a_net_that_the_default_init_does_not_fit(tmp_path: Path) -> None:
     """A weight of one dimension: trained well with another --init, it is used without."""
     run = run_of("--model tests.support.nets.user_net:scaled --init uniform:scale=0.5", tmp_path)
-    parts = build_parts(run, CLASSES)
+    parts = build_parts(run, CLASSES, IDENTITY)
     train(parts, 2)
     progress = state.TrainState(2, precision.LossScale(), score=0.5)
-    snapshot = state.snapshot(run, parts, progress, InputIdentity({"class_names": NAMES}, num_samples=48))
+    snapshot = state.snapshot(parts, progress)
     directory.write(tmp_path / "checkpoints", snapshot)
     pictures = mx.nd.array(batches(16, 16, seed=0)[0].arrays["data"])
     expected = parts.net(pictures).asnumpy()

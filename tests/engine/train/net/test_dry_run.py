@@ -9,10 +9,9 @@ from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.models.parameters import weights
 from mxtrain.optim import optimizer_state
-from mxtrain.tasks.classification import Classification
 from mxtrain.train.net import dry_run
 from tests.support.nets import training_steps
-from tests.support.nets.training_steps import CLASSES, SIZE, arrays, parts_of, train
+from tests.support.nets.training_steps import CLASSES, SIZE, arrays, job_of, parts_of, train
 
 FLAGS = f"--model small_cnn {training_steps.FLAGS}"
 
@@ -21,7 +20,7 @@ def told_of(flags: str) -> tuple[dict[str, list[str]], list[str]]:
     """The rows of the table by parameter, and the two lines under it."""
     line = f"--train t.rec --image-size {SIZE} {FLAGS} {flags}"
     run = config.parse(line.split())
-    lines = dry_run.parameter_table(run, Classification.numbered(run, CLASSES)).splitlines()
+    lines = dry_run.parameter_table(job_of(run, CLASSES)).splitlines()
     return {row.split()[0]: row.split()[1:] for row in lines[1:-2]}, lines[-2:]
 
 

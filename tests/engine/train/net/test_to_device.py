@@ -15,7 +15,7 @@ from mxtrain.data.records.record_file import open_records
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.models.normalize import normalized
 from mxtrain.runtime import mx
-from mxtrain.train.net.to_device import to_context
+from mxtrain.train.net.to_device import to_device
 
 SIZE, COUNT = 16, 24
 
@@ -43,12 +43,12 @@ def test_mxnet_reads_a_batch_where_the_loader_put_it_and_it_stays_writable(
 ) -> None:
     with batches(records, kind, "float32") as loader:
         for batch in loader:
-            there = to_context(batch.arrays["data"], mx.cpu())
+            there = to_device(batch.arrays["data"], mx.cpu())
             np.testing.assert_array_equal(there.asnumpy(), batch.arrays["data"])
             batch.arrays["data"][0, 0, 0, 0] = 77
             assert there[0, 0, 0, 0].asscalar() == 77
             np.testing.assert_array_equal(
-                to_context(batch.arrays["label"], mx.cpu(1)).asnumpy(), batch.arrays["label"]
+                to_device(batch.arrays["label"], mx.cpu(1)).asnumpy(), batch.arrays["label"]
             )
             mx.nd.waitall()
             loader.release(batch)
@@ -59,7 +59,7 @@ def test_bytes_normalised_on_a_device_are_what_the_loader_makes(records: Records
     with batches(records, "threads", "float32") as of_host, batches(records, kind, "uint8") as of_device:
         for expected, batch in zip(of_host, of_device):
             assert batch.arrays["data"].dtype == np.uint8
-            found = normalized(to_context(batch.arrays["data"], mx.cpu(1)))
+            found = normalized(to_device(batch.arrays["data"], mx.cpu(1)))
             assert found.dtype == np.float32
             np.testing.assert_allclose(found.asnumpy(), expected.arrays["data"], rtol=0, atol=2e-6)
             np.testing.assert_array_equal(batch.arrays["label"], expected.arrays["label"])

@@ -14,6 +14,7 @@ from mxtrain.convert import convert
 from mxtrain.convert.caffe.caffe_net import recognised
 from mxtrain.convert.caffe.prototxt import Field, Message, Word
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.loading import run_plan
 from mxtrain.optim import schedules
 from tests.support.commands import Command
 
@@ -86,9 +87,10 @@ def test_the_rate_of_each_step_is_caffes(
     line, factor = POLICIES[policy]
     recipe(line)
     optim = config.read(tmp_path / "run.yaml").optim
-    steps_per_epoch, num_steps = schedules.run_length(optim, SAMPLES)
+    length = run_plan.run_length(optim, SAMPLES)
+    num_steps = length.num_steps
     assert num_steps == 200 and optim.batch_size == BATCH
-    rate = schedules.rate_function(optim, steps_per_epoch, num_steps)
+    rate = schedules.rate_function(optim, length)
     found = [rate(step) for step in range(num_steps)]
     assert np.allclose(found, [0.05 * factor(step) for step in range(num_steps)], rtol=1e-6)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mxtrain import config
 from mxtrain.config import batch_plan
-from mxtrain.data.loading import order, sample_requests
+from mxtrain.data.loading import order, run_plan, sample_requests
 from mxtrain.data.loading.loader import Request
 
 
@@ -103,8 +103,9 @@ def dealt(
     run = config.Run(optim=optim, layout=config.Layout(devices=devices, num_workers=num_workers))
     num_steps = 2 * order.steps_per_epoch(num_samples, optim.batch_size)
     pictures = Pictures(num_samples)
+    samples_of, plan = sample_requests.epoch_sampler(run, pictures), run_plan.of_run(run, num_samples)
     return [
-        list(sample_requests.training_requests(run, pictures, first_step, num_steps, worker))
+        list(sample_requests.training_requests(samples_of, plan, range(first_step, num_steps), worker))
         for worker in range(num_workers)
     ]
 
@@ -183,8 +184,9 @@ def test_going_on_is_slicing(
     ],
 )
 def test_micro_batches_go_round_the_replicas(mapping: str, positions: list[list[int]]) -> None:
-    run = config.parse(["--batch-size", "14", *mapping.split()])
-    assert [batch_plan.positions(run, 7, worker) for worker in range(len(positions))] == positions
+    plan = batch_plan.of_run(config.parse(["--batch-size", "14", "--micro-batch", "2", *mapping.split()]))
+    assert [plan.positions(7, worker) for worker in range(len(positions))] == positions
+    assert plan.shares() == list(map(len, positions))
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 4])

@@ -12,7 +12,7 @@ from mxtrain import config
 from mxtrain.core.errors import DataError, user_message
 from mxtrain.data import fingerprint
 from mxtrain.data.fields import Field
-from mxtrain.data.loading import sample_requests
+from mxtrain.data.loading import run_plan, sample_requests
 from mxtrain.data.loading.assembly import SampleAssembly
 from mxtrain.data.loading.loader import Loader
 from mxtrain.data.user.streams import STEPS_KEPT, Stream, is_stream, resume
@@ -44,7 +44,8 @@ def loaded(
 ) -> dict[Any, list[int]]:
     """The samples of each micro-batch, by step and position."""
     run = config.from_flat({**config.to_flat(RUN), "num_workers": num_workers, "kvstore": "dist_sync"})
-    requests = sample_requests.training_requests(run, stream, *steps, rank)  # type: ignore[arg-type]
+    samples_of, plan = sample_requests.epoch_sampler(run, stream), run_plan.of_run(run, len(stream))
+    requests = sample_requests.training_requests(samples_of, plan, range(*steps), rank)
     assembly = SampleAssembly(stream, lambda record, rng, row: {"x": record.payload}, [Field("x", (1,))], 0)
     found = {}
     with Loader(assembly, requests) as loader:
