@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
-from benchmarks import commands
+from benchmarks.harness import commands, parsing, processes
 from benchmarks.learn import folds, shapes
 from benchmarks.scale import render
 
@@ -31,7 +31,7 @@ DIGITS = (
     *("--devices", "cpu", "--kvstore", "local"),
 )
 SHAPES = (
-    *("--config", commands.ROOT / "benchmarks" / "learn" / "shapes.yaml"),
+    *("--config", processes.ROOT / "benchmarks" / "learn" / "shapes.yaml"),
     *("--image-size", 96, "--val-resize", 112, "--epochs", 16, "--lr", 0.004),
 )
 BEGIN, END = "<!-- python -m benchmarks.evaluating --write: from here -->", "<!-- to here -->"
@@ -79,7 +79,7 @@ SETS = {"digits": _digits, "shapes": _shapes}  # what to learn, what to judge by
 
 
 def main() -> int:
-    parser = commands.parser("evaluating", __doc__)
+    parser = parsing.parser("evaluating", __doc__)
     parser.add_argument("--sets", default=",".join(SETS), help="what is learnt, joined by commas")
     parser.add_argument("--write", type=Path, help="a page with marks between which the table goes")
     parser.add_argument(

@@ -17,10 +17,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import commands
+from benchmarks.harness import parsing, processes
 
 DEADLINE_SECONDS = 600
-PAGE = commands.ROOT / "docs" / "exporting.md"
+PAGE = processes.ROOT / "docs" / "exporting.md"
 BEGIN, END = "<!-- python -m benchmarks.exporting --write: from here -->", "<!-- to here -->"
 SAMPLES, CLASSES = 16, 10
 USUAL_SIZE = 224
@@ -54,7 +54,7 @@ NETS = (
 
 def main() -> int:
     """Measure what is not known yet, and print or write the table."""
-    parser = commands.parser("exporting", __doc__)
+    parser = parsing.parser("exporting", __doc__)
     parser.add_argument("--write", action="store_true", help="put the table into docs/exporting.md")
     parser.add_argument("--results", type=Path, default=Path("runs/exporting.jsonl"), help="what is known")
     parser.add_argument("--only", default=",".join(NETS), help="these nets")
@@ -93,7 +93,7 @@ def in_a_process(name: str) -> dict[str, Any]:
     line = [sys.executable, "-m", "benchmarks.exporting", "--one", name]
     try:
         ended = subprocess.run(
-            line, cwd=commands.ROOT, capture_output=True, text=True, timeout=DEADLINE_SECONDS
+            line, cwd=processes.ROOT, capture_output=True, text=True, timeout=DEADLINE_SECONDS
         )
     except subprocess.TimeoutExpired:
         return {"name": name, "failed": f"not done in {DEADLINE_SECONDS} s"}

@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
-import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Union
 
-from benchmarks import commands
-from benchmarks.loader import images, process
+from benchmarks.harness import parsing, processes
+from benchmarks.harness.rounds import in_turns, medians
+from benchmarks.harness.tables import markdown
+from benchmarks.loader import images
 from mxtrain.data.records.record_file import open_records
 
 NUM_PICTURES = 2000
+DEADLINE_SECONDS = 300
 THREADS = len(os.sched_getaffinity(0))
 MARK = "mark:"  # CPU seconds of this process and its ended children, clock
 MARKS = f"""
@@ -99,14 +100,10 @@ Results = Dict[str, List[Outcome]]
 
 def main() -> int:
     options = _parse()
-    source = images.folder_of(images.make(options.folder.resolve(), NUM_PICTURES)["plain"])
-    results: Results = {name: [] for name in SIDES}
-    for round_number in range(options.rounds):
-        for name, outcomes in results.items():
-            outcomes.append(measure(SIDES[name], source))
-            print(
-                f"round {round_number + 1}: {SIDES[name].title}: {outcomes[-1]}", file=sys.stderr, flush=True
-            )
+    source = images.folder_of(images.make(options.folder, NUM_PICTURES)["plain"])
+    results: Results = in_turns(
+        {name: lambda side=side: measure(side, source) for name, side in SIDES.items()}, options.rounds
+    )
     bars, all_met = _render_bars(results)
     print(
         f"{options.rounds} rounds, {NUM_PICTURES} pictures, {THREADS} cores\n\n{_render(results)}\n\n{bars}"
@@ -125,11 +122,13 @@ def measure(side: Side, source: Path) -> Outcome:
             commands = [[*theirs, "--list", "--recursive"], [*theirs, *side.arguments]]
         costs = []
         for command in commands:
-            cpu, clock = _cpu_seconds_of_children(), time.perf_counter()
-            ended = process.run([sys.executable, "-c", *command])
+            clock = time.perf_counter()
+            ended = processes.attempt(
+                sys.executable, "-c", *command, deadline_seconds=DEADLINE_SECONDS, is_neutral=True
+            )
             if ended.exit_code != 0:
                 return f"failed: {ended.last_error} (exit code {ended.exit_code})"
-            whole = _cpu_seconds_of_children() - cpu, time.perf_counter() - clock
+            whole = ended.cpu_seconds, time.perf_counter() - clock
             lines = [line.split()[1:] for line in ended.output.splitlines() if line.startswith(MARK)]
             imported, packed = ([float(number) for number in line] for line in lines)
             costs.append((packed[0] - imported[0], packed[1] - imported[1], *whole))
@@ -137,13 +136,9 @@ def measure(side: Side, source: Path) -> Outcome:
         if num_packed != num_images:
             return f"failed: it packed {num_packed} of {num_images} pictures"
     cpu, wall, whole_cpu, whole_wall = map(sum, zip(*costs))
-    return Cost(1000 * cpu / num_images, 1000 * wall / num_images, whole_cpu, whole_wall)
-
-
-def _cpu_seconds_of_children() -> float:
-    """Return the CPU time of all children that have ended, with their own children."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    cost = Cost(1000 * cpu / num_images, 1000 * wall / num_images, whole_cpu, whole_wall)
+    print(f"{side.title}: {cost}", file=sys.stderr, flush=True)
+    return cost
 
 
 def median(outcomes: list[Outcome]) -> Outcome:
@@ -151,40 +146,38 @@ def median(outcomes: list[Outcome]) -> Outcome:
     costs = [outcome for outcome in outcomes if isinstance(outcome, Cost)]
     if len(costs) < len(outcomes):
         return next(outcome for outcome in outcomes if isinstance(outcome, str))
-    return Cost(*(statistics.median(values) for values in zip(*costs)))
+    return Cost(*medians(costs))
 
 
 def _render(results: Results) -> str:
-    lines = ["| | CPU ms an image | wall ms an image | CPU s in all | wall s in all |", "|---|" + "---:|" * 4]
+    rows = []
     for name, outcomes in results.items():
         cost = median(outcomes)
         numbers = [f"{number:.3f}" for number in cost] if isinstance(cost, Cost) else [cost, "", "", ""]
-        lines.append(f"| {SIDES[name].title} | {' | '.join(numbers)} |")
-    return "\n".join(lines)
+        rows.append([SIDES[name].title, *numbers])
+    return markdown(["", "CPU ms an image", "wall ms an image", "CPU s in all", "wall s in all"], rows, "lr")
 
 
 def _render_bars(results: Results) -> tuple[str, bool]:
     """Return a table with a line for each bar, and whether all were measured and are met."""
-    lines = ["| CPU time over im2rec.py's | in all | bar | | an image |", "|---|---:|---:|---|---:|"]
-    all_met = True
+    rows, all_met = [], True
     for bar in BARS:
         ours, theirs = median(results[bar.ours]), median(results[bar.theirs])
         if isinstance(ours, Cost) and isinstance(theirs, Cost):
             in_all = ours.cpu_seconds / theirs.cpu_seconds
-            an_image = ours.cpu_milliseconds / theirs.cpu_milliseconds
             met = in_all <= bar.most
-            shown = f"{in_all:.2f} | {bar.most} | {'pass' if met else 'FAIL'} | {an_image:.2f}"
+            an_image = ours.cpu_milliseconds / theirs.cpu_milliseconds
+            shown = [f"{in_all:.2f}", bar.most, "met" if met else "MISSED", f"{an_image:.2f}"]
         else:
-            met, shown = False, f"| {bar.most} | FAIL: not measured |"
+            met, shown = False, ["", bar.most, "MISSED: not measured", ""]
         all_met &= met
-        lines.append(f"| {SIDES[bar.ours].title} | {shown} |")
-    return "\n".join(lines), all_met
+        rows.append([SIDES[bar.ours].title, *shown])
+    return markdown(["CPU time over im2rec.py's", "in all", "bar", "", "an image"], rows, "lrrlr"), all_met
 
 
 def _parse() -> argparse.Namespace:
-    parser = commands.parser("packing", __doc__)
-    parser.add_argument("--folder", type=Path, default=images.FOLDER, help="where the pictures are kept")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = parsing.parser("packing", __doc__, rounds=3)
+    parsing.add_folder(parser, "--folder", images.FOLDER, "where the pictures are kept")
     return parser.parse_args()
 
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
-from benchmarks import commands
+from benchmarks.harness import commands, parsing
 from benchmarks.loader import images
 
 BAR = 1.1  # times evaluate's CPU time
@@ -30,7 +30,7 @@ SIDES = {
 
 
 def main() -> int:
-    parser = commands.parser("predicting", __doc__)
+    parser = parsing.parser("predicting", __doc__)
     parser.add_argument("--nets", default="mobilenet0.25,resnet18_v1b")
     parser.add_argument("--images", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=5)

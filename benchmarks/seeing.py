@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
 
-from benchmarks import commands
+from benchmarks.harness import parsing
 
 BAR = 0.01
 NUM_CLASSES = 1000
@@ -35,7 +35,7 @@ class Net(NamedTuple):
 
 
 def main() -> int:
-    parser = commands.parser("seeing", __doc__)
+    parser = parsing.parser("seeing", __doc__)
     parser.add_argument("--nets", default="resnet18_v1b:224:8,small_cnn:32:64")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true")

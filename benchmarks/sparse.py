@@ -48,7 +48,7 @@ def main() -> int:
 
 def measured(side: str, argv: list[str]) -> tuple[float, float]:
     """Return the medians of the first worker's steps in a new cluster; RuntimeError if a process fails."""
-    from benchmarks.comm.processes import free_port
+    from benchmarks.harness.groups import free_port
 
     shared = {
         "DMLC_PS_ROOT_URI": "127.0.0.1",

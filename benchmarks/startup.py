@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
-from benchmarks import commands
+from benchmarks.harness import commands, parsing, processes
 
 NETS = {"resnet18_v1b": 224, "small_cnn": 28}  # and the size of their pictures
 BATCH_SIZE, CLASSES, STEPS = 32, 4, 3
@@ -28,7 +28,7 @@ Mark = tuple  # (name, seconds since the process was started, its CPU seconds), 
 
 
 def main() -> int:
-    parser = commands.parser("startup", __doc__)
+    parser = parsing.parser("startup", __doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
     parser.add_argument(
@@ -80,7 +80,7 @@ def start(side: str, net: str, folder: Path) -> list[Mark]:
         str(folder),
     ]
     done = subprocess.run(
-        line, cwd=commands.ROOT, stdout=subprocess.PIPE, timeout=DEADLINE_SECONDS, check=True, text=True
+        line, cwd=processes.ROOT, stdout=subprocess.PIPE, timeout=DEADLINE_SECONDS, check=True, text=True
     )
     return [tuple(mark) for mark in json.loads(done.stdout.splitlines()[-1])]
 

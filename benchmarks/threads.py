@@ -12,14 +12,19 @@ ratio of the medians is under the bar.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+# As a file, it has this folder in the place of the checkout's.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+from benchmarks.harness import parsing, processes  # noqa: E402
+from benchmarks.harness.rounds import Neighbours, in_turns  # noqa: E402
+from benchmarks.harness.tables import markdown  # noqa: E402
 
 BATCH_SIZE, IMAGE_SIZE = 32, 224
 BAR = 1.6
@@ -34,68 +39,30 @@ COMPARISONS = {"door": ("plain", "door"), "contexts": ("half", "whole")}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parsing.parser("threads", __doc__, rounds=5, has_json=True)
     parser.add_argument("comparison", nargs="?", choices=COMPARISONS, default="door")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="timed steps per process, after one to warm up")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--side", choices=SIDES, help="measure this side in this process and print images/s")
-    arguments = parser.parse_args()
-    if arguments.side:
-        print(images_per_second(arguments.side, arguments.steps))
+    options = parser.parse_args()
+    if options.side:
+        print(images_per_second(options.side, options.steps))
         return 0
-    before = cpu_seconds()
-    slow, fast = COMPARISONS[arguments.comparison]
-    rates: dict[str, list[float]] = {slow: [], fast: []}
-    for _ in range(arguments.rounds):
-        for side, measured in rates.items():
-            measured.append(in_own_process(side, arguments.steps))
-    ours, everyones = (after - start for start, after in zip(before, cpu_seconds()))
-    neighbours = 1 - ours / everyones
+    neighbours = Neighbours()
+    slow, fast = COMPARISONS[options.comparison]
+    rates = in_turns(
+        {side: lambda side=side: in_own_process(side, options.steps) for side in (slow, fast)}, options.rounds
+    )
+    share = neighbours.share()
     medians = {side: statistics.median(measured) for side, measured in rates.items()}
     ratio = medians[fast] / medians[slow]
-    if arguments.json:
-        print(
-            json.dumps(
-                {
-                    "images_per_second": rates,
-                    "medians": medians,
-                    "ratio": ratio,
-                    "bar": BAR,
-                    "neighbours": neighbours,
-                }
-            )
-        )
-    else:
-        print(table(rates, medians, ratio))
-        print(f"neighbours took {neighbours:.0%} of the CPU time used meanwhile")
+    found = {"images_per_second": rates, "medians": medians, "ratio": ratio, "bar": BAR, "neighbours": share}
+    print(json.dumps(found) if options.json else table(found))
     return 0 if ratio >= BAR else 1
 
 
-def cpu_seconds() -> tuple[float, float]:
-    """Return the CPU time used so far by our finished children, and by all processes of this machine."""
-    children = os.times()
-    user, nice, system = Path("/proc/stat").read_text().split()[1:4]
-    return (
-        children.children_user + children.children_system,
-        (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK"),
-    )
-
-
 def in_own_process(side: str, steps: int) -> float:
-    neutral = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MXNET_", "OPENBLAS_"))}
-    checkout = str(Path(__file__).resolve().parents[1])
-    neutral["PYTHONPATH"] = os.pathsep.join(filter(None, [checkout, neutral.get("PYTHONPATH")]))
-    child = subprocess.run(
-        [sys.executable, __file__, "--side", side, "--steps", str(steps)],
-        env=neutral,
-        stdout=subprocess.PIPE,
-        timeout=DEADLINE_SECONDS,
-        check=True,
-    )
-    return float(child.stdout.split()[-1])
+    line = (sys.executable, "-m", "benchmarks.threads", "--side", side, "--steps", steps)
+    return float(processes.run(*line, deadline_seconds=DEADLINE_SECONDS, is_neutral=True).answer)
 
 
 def images_per_second(side: str, steps: int) -> float:
@@ -136,16 +103,19 @@ def load_mxnet(side: str):
     return mxnet
 
 
-def table(rates: dict[str, list[float]], medians: dict[str, float], ratio: float) -> str:
-    lines = [
-        f"resnet18_v1b, {IMAGE_SIZE} px, batch {BATCH_SIZE}, fp32, {len(os.sched_getaffinity(0))} cores\n",
-        "| | images/s, each process | median |",
-        "|---|---|---|",
+def table(found: dict[str, Any]) -> str:
+    rows = [
+        (SIDES[side], ", ".join(f"{rate:.1f}" for rate in rates), f"{found['medians'][side]:.1f}")
+        for side, rates in found["images_per_second"].items()
     ]
-    for side, measured in rates.items():
-        each = ", ".join(f"{rate:.1f}" for rate in measured)
-        lines.append(f"| {SIDES[side]} | {each} | {medians[side]:.1f} |")
-    return "\n".join([*lines, f"\nratio of the medians {ratio:.2f}, bar {BAR}"])
+    return "\n\n".join(
+        [
+            f"resnet18_v1b, {IMAGE_SIZE} px, batch {BATCH_SIZE}, fp32, {len(os.sched_getaffinity(0))} cores",
+            markdown(["", "images/s, each process", "median"], rows),
+            f"ratio of the medians {found['ratio']:.2f}, bar {BAR}\n"
+            f"neighbours took {found['neighbours']:.0%} of the CPU time used meanwhile",
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from benchmarks import commands
+from benchmarks.harness import commands, parsing, processes
 from benchmarks.learn import folds
 
 BEGIN, END = "<!-- python -m benchmarks.tuning --write: from here -->", "<!-- to here -->"
@@ -96,8 +96,8 @@ def search(folder: Path, number: int, num_trials: int, jobs: int) -> Round:
     out = folder / f"search-{number}"
     files = ("--config", folder / "base.yaml", "--space", folder / "space.yaml", "--out", out)
     while len(values(out)) < num_trials:
-        limits = ("--trials", num_trials, "--timeout", commands.DEADLINE_SECONDS - 200)
-        commands.run(sys.executable, "-m", "mxtrain.tune", *files, *limits, "--seed", number, "--jobs", jobs)
+        limits = ("--trials", num_trials, "--timeout", processes.DEADLINE_SECONDS - 200)
+        processes.run(sys.executable, "-m", "mxtrain.tune", *files, *limits, "--seed", number, "--jobs", jobs)
     config = yaml.safe_load((out / "best.yaml").read_text())
     flags = {name: config[name] for name in yaml.safe_load(SPACE)}
     return Round(min(filter(None, values(out))), flags, out / "best.yaml")
@@ -114,7 +114,7 @@ def values(out: Path) -> list[float | None]:
 def train(out: Path, config: Path, seed: int) -> Path:
     """Train a config with another seed, unless the folder has it."""
     flags = ("--config", config, "--seed", seed, "--out", out, "--log-level", "warning")
-    commands.run(sys.executable, "-m", "mxtrain.fit", *flags)
+    processes.run(sys.executable, "-m", "mxtrain.fit", *flags)
     return out
 
 
@@ -131,7 +131,7 @@ def judged(pool: ThreadPoolExecutor, out: Path, config: Path, seeds: range, test
         run = train(out / str(seed), config, seed)
         line = [sys.executable, "-m", "mxtrain.evaluate", "--run", str(run), "--val", str(test), "--json"]
         done = subprocess.run(
-            line, cwd=commands.ROOT, check=True, capture_output=True, text=True, timeout=300
+            line, cwd=processes.ROOT, check=True, capture_output=True, text=True, timeout=300
         )
         found = json.loads(done.stdout)
         return Judged(value(run), found["val_loss"], found["val_accuracy"])
@@ -194,7 +194,7 @@ def write(path: Path, text: str) -> None:
 
 
 def _parse() -> Any:
-    parser = commands.parser("tuning", __doc__)
+    parser = parsing.parser("tuning", __doc__)
     parser.add_argument("--rounds", type=int, default=3, help="searches, each with a seed of its own")
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=5, help="runs of each config besides")

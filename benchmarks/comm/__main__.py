@@ -23,11 +23,11 @@ import sys
 from pathlib import Path
 from typing import Callable
 
-from benchmarks import commands
-from benchmarks.comm import processes
 from benchmarks.comm.measure import Taken, slowest
-from benchmarks.comm.processes import Process, ProcessGroup
-from benchmarks.loader import environments
+from benchmarks.harness import environments, groups, parsing, tables
+from benchmarks.harness.groups import Process, ProcessGroup
+from benchmarks.harness.rounds import in_turns
+from benchmarks.harness.tables import Bar
 from mxtrain.cluster import unix_sockets
 from mxtrain.launch.plan import MALLOC_ENVIRONMENT
 
@@ -41,6 +41,11 @@ OURS, FAST, OVER_TCP, CODED, STOCK, GLOO, LIMIT = (
     "sockets alone",
 )
 NUM_WORKERS = 2
+SERVE = """
+from mxtrain import runtime
+mx = runtime.load()
+mx.kvstore.kvstore_server.KVStoreServer(mx.kv.create("dist")).run()
+"""
 BAR = 1.3
 EXACT_BAR = 1.1  # times as long as --sums fast
 
@@ -50,41 +55,32 @@ def main() -> int:
     if options.setup:
         environments.set_up(options.envs, ["torch"])
         return 0
-    torch = environments.interpreter(options.envs, "torch")
-    if torch is None:
-        raise SystemExit("gloo's side needs an environment of its own: run --setup first")
-    taken: dict[str, list[Taken]] = {name: [] for name in SIDES}
+    torch = environments.pytorch(options.envs, "torch", "comm")
     with contextlib.ExitStack() as stack:
-        groups = {}
-        for name, start in SIDES.items():
-            groups[name] = stack.enter_context(start(torch))
-            groups[name].turn()  # the first goes into starting
-        for _ in range(options.rounds):
-            for name, group in groups.items():
-                taken[name].append(slowest(group.turn()))
-        for group in groups.values():
+        started = {name: stack.enter_context(start(torch)) for name, start in SIDES.items()}
+        turns = {name: lambda group=group: slowest(group.turn()) for name, group in started.items()}
+        taken = in_turns(turns, options.rounds, warm_up=1)  # the first goes into starting
+        for group in started.values():
             group.end()
     unix_sockets.sweep()
-    if options.json:
-        print(json.dumps(taken))
-    else:
-        print(render(taken))
-    return 0 if is_met(taken) else 1
+    text, all_met = tables.render_bars(bars(taken))
+    print(json.dumps(taken) if options.json else f"{render(taken)}\n\n{text}")
+    return 0 if all_met else 1
 
 
 def _mxnet(side: str, **environment: str) -> ProcessGroup:
-    line = [sys.executable, "-m", "benchmarks.comm.mxnet_side", side]
-    return processes.with_servers(line, NUM_WORKERS, num_servers=1, environment=environment)
+    worker, server = (sys.executable, "-m", "benchmarks.comm.mxnet_side", side), (sys.executable, "-c", SERVE)
+    return groups.cluster(lambda name: worker if "worker" in name else server, NUM_WORKERS, 1, **environment)
 
 
 def _gloo(torch: Path) -> ProcessGroup:
-    line, port = [torch, "-m", "benchmarks.comm.torch_side"], processes.free_port()
+    line, port = [torch, "-m", "benchmarks.comm.torch_side"], groups.free_port()
     ranks = [[*line, rank, NUM_WORKERS, port] for rank in range(NUM_WORKERS)]
     return ProcessGroup([Process(rank, {"GLOO_SOCKET_IFNAME": "lo"}) for rank in ranks], NUM_WORKERS)
 
 
 def _sockets() -> ProcessGroup:
-    line, port = [sys.executable, "-m", "benchmarks.comm.socket_side"], processes.free_port()
+    line, port = [sys.executable, "-m", "benchmarks.comm.socket_side"], groups.free_port()
     roles = ["server", *["client"] * NUM_WORKERS]
     return ProcessGroup([Process([*line, role, port], {}) for role in roles], NUM_WORKERS)
 
@@ -110,27 +106,24 @@ def cost_of_exact(taken: dict[str, list[Taken]]) -> float:
     return _seconds(taken[OURS]) / _seconds(taken[FAST])
 
 
-def is_met(taken: dict[str, list[Taken]]) -> bool:
-    return speed_up(taken) >= BAR and cost_of_exact(taken) <= EXACT_BAR
+def bars(taken: dict[str, list[Taken]]) -> list[Bar]:
+    speed, cost = speed_up(taken), cost_of_exact(taken)
+    return [
+        Bar("`--sums fast`, times as fast as gluon Trainer", f"{speed:.2f}", f"{BAR}", speed >= BAR),
+        Bar("exact sums, times as long as others", f"{cost:.2f}", f"at most {EXACT_BAR}", cost <= EXACT_BAR),
+    ]
 
 
 def render(taken: dict[str, list[Taken]]) -> str:
-    lines = ["| | ms a step | fastest, slowest round | of mxtrain's time | MB over TCP, sent, received |"]
-    lines.append("|---|---|---|---|---|")
+    rows = []
     for name, rounds in taken.items():
         every = [f"{seconds * 1e3:.0f}" for seconds in sorted(one.seconds for one in rounds)]
         seconds, travelled = _seconds(rounds), [f"{num / 1e6:.1f}" for num in rounds[-1][1:]]
-        lines.append(
-            f"| {name} | {seconds * 1e3:.0f} | {every[0]}, {every[-1]} | {seconds / _seconds(taken[OURS]):.2f} "
-            f"| {', '.join(travelled) if any(rounds[-1][1:]) else 'not TCP'} |"
-        )
-    met = "met" if speed_up(taken) >= BAR else "MISSED"
-    lines.append(f"\n--sums fast is {speed_up(taken):.2f} times as fast as gluon Trainer; bar {BAR}: {met}")
-    met = "met" if cost_of_exact(taken) <= EXACT_BAR else "MISSED"
-    lines.append(
-        f"exact sums take {cost_of_exact(taken):.2f} times as long as others; bar {EXACT_BAR}: {met}"
-    )
-    return "\n".join(lines)
+        over_tcp = ", ".join(travelled) if any(rounds[-1][1:]) else "not TCP"
+        of_ours = f"{seconds / _seconds(taken[OURS]):.2f}"
+        rows.append((name, f"{seconds * 1e3:.0f}", f"{every[0]}, {every[-1]}", of_ours, over_tcp))
+    head = ("ms a step", "fastest, slowest round", "of mxtrain's time", "MB over TCP, sent, received")
+    return tables.markdown(["", *head], rows)
 
 
 def _seconds(rounds: list[Taken]) -> float:
@@ -138,14 +131,9 @@ def _seconds(rounds: list[Taken]) -> float:
 
 
 def _parse() -> argparse.Namespace:
-    parser = commands.parser("comm", __doc__)
-    parser.add_argument("--setup", action="store_true", help="make the environment that is missing, and end")
-    parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where it is")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", action="store_true", help="every round's numbers")
-    options = parser.parse_args()
-    options.envs = options.envs.resolve()
-    return options
+    parser = parsing.parser("comm", __doc__, rounds=15, has_json=True)
+    parsing.add_environments(parser)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

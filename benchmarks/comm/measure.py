@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-from typing import Callable, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 from benchmarks.comm import wire
+from benchmarks.harness.groups import answer_turns
 
 STEPS = 5
 NUM_CALLS = STEPS + 1
@@ -27,7 +26,8 @@ def take_turns(fill: Callable[[], None], reduce: Callable[[], None], is_right: C
     A call waits until every sum is there, so no worker runs ahead of the others; after NUM_CALLS the sums are
     looked at.
     """
-    for _ in sys.stdin:
+
+    def turn() -> Taken:
         fill()
         reduce()
         before, started = wire.num_bytes(), time.perf_counter()
@@ -36,12 +36,14 @@ def take_turns(fill: Callable[[], None], reduce: Callable[[], None], is_right: C
         seconds = time.perf_counter() - started
         sent, received = ((after - start) // STEPS for after, start in zip(wire.num_bytes(), before))
         assert is_right(), "not the sums"
-        print(json.dumps(Taken(seconds / STEPS, sent, received)), flush=True)
+        return Taken(seconds / STEPS, sent, received)
+
+    answer_turns(turn)
 
 
-def slowest(lines: Sequence[str]) -> Taken:
-    """Return what the slowest of the workers that printed these lines took."""
-    return max(Taken(*json.loads(line)) for line in lines)
+def slowest(answers: Sequence[Sequence[Any]]) -> Taken:
+    """Return what the slowest of the workers took."""
+    return max(Taken(*answer) for answer in answers)
 
 
 def expected(num_workers: int) -> float:

@@ -17,12 +17,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import commands
 from benchmarks.converting import nets
-from benchmarks.loader import environments
+from benchmarks.harness import environments, parsing, processes
 from mxtrain.convert.torch import torch_check
 
-PAGE = commands.ROOT / "docs" / "converting.md"
+PAGE = processes.ROOT / "docs" / "converting.md"
 FROM_HERE, TO_HERE = "<!-- python -m benchmarks.converting --write: from here -->\n", "<!-- to here -->\n"
 
 
@@ -31,7 +30,7 @@ def main() -> int:
     if options.setup:
         environments.set_up(options.envs, [nets.ENVIRONMENT])
         return 0
-    python = environments.pytorch(options.envs, nets.ENVIRONMENT, "benchmarks.converting")
+    python = environments.pytorch(options.envs, nets.ENVIRONMENT, "converting")
     known: dict[str, dict[str, Any]] = {}
     if options.out and options.out.exists():
         known = json.loads(options.out.read_text())
@@ -80,7 +79,7 @@ def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
 
 
 def _parse() -> argparse.Namespace:
-    parser = commands.parser("converting", __doc__)
+    parser = parsing.parser("converting", __doc__)
     parser.add_argument("--setup", action="store_true", help="make the environment that is missing, and end")
     parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where it is")
     parser.add_argument(

@@ -18,7 +18,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import commands, exporting
+from benchmarks import exporting
+from benchmarks.harness import parsing, processes
 from benchmarks.int8 import tables
 from mxtrain.core.system import kernels
 
@@ -32,13 +33,13 @@ ENTRIES = {
     "portable": [("portable", "resnet18", batch) for batch in BATCHES],
     "families": [("family", name) for name in exporting.NETS],
 }
-PAGE = commands.ROOT / "docs" / "int8.md"
+PAGE = processes.ROOT / "docs" / "int8.md"
 BEGIN, END = "<!-- python -m benchmarks.int8 --write: from here -->", "<!-- to here -->"
 
 
 def main() -> int:
     """Measure what is not known yet, and print or write the tables."""
-    parser = commands.parser("int8", __doc__)
+    parser = parsing.parser("int8", __doc__)
     parser.add_argument("--write", action="store_true", help="put the tables into docs/int8.md")
     parser.add_argument(
         "--folder", type=Path, default=Path("runs/int8"), help="trained nets, and what is known"
@@ -96,7 +97,7 @@ def in_a_process(folder: Path, name: str) -> dict[str, Any]:
     environ = {**os.environ, **({kernels.MAX_CPU_ISA: NO_VNNI} if name.startswith("portable") else {})}
     try:
         ended = subprocess.run(
-            line, cwd=commands.ROOT, env=environ, capture_output=True, text=True, timeout=DEADLINE_SECONDS
+            line, cwd=processes.ROOT, env=environ, capture_output=True, text=True, timeout=DEADLINE_SECONDS
         )
     except subprocess.TimeoutExpired:
         return {"failed": f"not done in {DEADLINE_SECONDS} s"}

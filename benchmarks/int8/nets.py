@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks import commands
+from benchmarks.harness import commands, processes
 from examples.digits import write_digits
 
 HELD_OUT = 0.7  # the share that is trained on: the others, 539 digits, tell accuracies
@@ -42,7 +42,7 @@ def data(folder: Path) -> tuple[object, ...]:
     if not (place / "val.idx").exists():
         write_digits(place / "images")
         pack = ("-m", "tools.im2rec_wrapper", "pack", place / "images", place, "--split", HELD_OUT)
-        commands.run(sys.executable, *pack)
+        processes.run(sys.executable, *pack)
     return "--train", place / "train.rec", "--val", place / "val.rec"
 
 

@@ -20,12 +20,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import commands, curves
+from benchmarks import curves
 from benchmarks.curves import Panel
+from benchmarks.harness import commands, environments, parsing, processes
 from benchmarks.learn import folds, judge, linear, shapes
 from benchmarks.learn.judge import Results
 from benchmarks.learn.sides import BF16, OURS, TORCH, Task, train
-from benchmarks.loader import environments
 from mxtrain.config.flags.arguments import png_path
 
 ENVIRONMENT = "learn"
@@ -33,7 +33,7 @@ TASKS = ("digits", "shapes")
 NUM_SEEDS = 3  # of the shapes
 NUM_TRAIN, NUM_VAL = 2400, 300
 DIGITS = ("--config", commands.ROOT / "examples" / "digits.yaml")
-SHAPES = ("--config", commands.ROOT / "benchmarks" / "learn" / "shapes.yaml")
+SHAPES = ("--config", processes.ROOT / "benchmarks" / "learn" / "shapes.yaml")
 NUM_FIRST_STEPS = 50
 FIRST_STEPS = (
     *DIGITS,
@@ -51,7 +51,7 @@ def main() -> int:
     if options.setup:
         environments.set_up(options.envs, [ENVIRONMENT])
         return 0
-    torch = environments.pytorch(options.envs, ENVIRONMENT, "benchmarks.learn")
+    torch = environments.pytorch(options.envs, ENVIRONMENT, "learn")
     with contextlib.ExitStack() as stack:
         folder = options.runs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         digits = folds.make(folder / "digits")
@@ -97,7 +97,7 @@ def _panel(name: str, results: Results) -> Panel:
 
 
 def _parse() -> argparse.Namespace:
-    parser = commands.parser("learn", __doc__)
+    parser = parsing.parser("learn", __doc__)
     parser.add_argument(
         "--setup", action="store_true", help="make the environment where it is missing, and end"
     )

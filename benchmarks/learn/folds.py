@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import commands
+from benchmarks.harness import commands, processes
 
 NUM_FOLDS, NUM_CLASSES = 5, 10
 
@@ -28,7 +28,7 @@ def make(folder: Path) -> list[tuple[Path, Path]]:
 
 def _make(folder: Path) -> None:
     images = folder / "images"
-    commands.run(sys.executable, "examples/digits.py", images)
+    processes.run(sys.executable, "examples/digits.py", images)
     pictures = sorted(images.rglob("*.png"))
     held_out_by = deal(np.array([picture.parent.name for picture in pictures]), NUM_FOLDS)
     for fold in range(NUM_FOLDS):

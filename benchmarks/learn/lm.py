@@ -20,9 +20,9 @@ from typing import Iterator
 
 import numpy as np
 
-from benchmarks import commands, curves
+from benchmarks import curves
 from benchmarks.curves import Panel
-from benchmarks.loader import environments
+from benchmarks.harness import commands, environments, parsing, processes
 from mxtrain.config.flags.arguments import png_path
 
 OURS, TORCH = "mxtrain", "torch"
@@ -37,7 +37,7 @@ SMOOTH = 10  # steps
 
 def main() -> int:
     options = _parse()
-    torch = environments.pytorch(options.envs, "learn", "benchmarks.learn")
+    torch = environments.pytorch(options.envs, "learn", "learn")
     with contextlib.ExitStack() as stack:
         folder = options.runs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         data = _packed(folder)
@@ -73,7 +73,7 @@ def _packed(folder: Path) -> Path:
                 text = path.read_text(encoding="utf-8", errors="replace")
                 file.write(json.dumps({"text": text}) + "\n")
         packer = (sys.executable, "-m", "tools.im2rec_wrapper", "pack", "--skip-bad")
-        commands.run(*packer, texts, data, "--split", 0.95, "--tokenizer", TOKENIZER)
+        processes.run(*packer, texts, data, "--split", 0.95, "--tokenizer", TOKENIZER)
     return data
 
 
@@ -87,14 +87,14 @@ def _trained(data: Path, folder: Path, seed: int, torch: Path) -> Iterator[tuple
     yield OURS, ours
     if not (theirs / "ended").exists():
         weights = folder / f"lm-{seed}.npz"
-        commands.run(sys.executable, "-m", "benchmarks.learn.start_again", ours, weights)
-        commands.run(torch, "-m", "benchmarks.learn.torch_lm", ours, weights, theirs)
+        processes.run(sys.executable, "-m", "benchmarks.learn.start_again", ours, weights)
+        processes.run(torch, "-m", "benchmarks.learn.torch_lm", ours, weights, theirs)
         (theirs / "ended").touch()
     yield TORCH, theirs
 
 
 def _parse() -> argparse.Namespace:
-    parser = commands.parser("learn.lm", __doc__)
+    parser = parsing.parser("learn.lm", __doc__)
     parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where PyTorch is")
     parser.add_argument(
         "--runs", type=Path, help="keep the runs there, and do not make those again that it holds"

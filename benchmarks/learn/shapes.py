@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import commands
+from benchmarks.harness import commands
 from mxtrain.core.opencv import cv2
 
 SIDE = 256  # for crops of 224

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
-from benchmarks import commands, curves
+from benchmarks import curves
 from benchmarks.curves import Curve
+from benchmarks.harness import commands, processes
 
 OURS, BF16, TORCH = "mxtrain", "mxtrain, bf16", "torch"
 ENDED = "ended"  # a file beside what a run leaves
@@ -46,7 +47,7 @@ def _train(task: Task, side: str, number: int, out: Path, ours: Path, torch: Pat
     flags = (*task.recipe, "--train", train, "--val", val, "--seed", number)
     if side == TORCH:
         weights = out.with_suffix(".npz")
-        commands.run(sys.executable, "-m", "benchmarks.learn.start", weights, task.num_classes, *flags)
-        commands.run(torch, "-m", "benchmarks.learn.torch_side", ours, weights, out)
+        processes.run(sys.executable, "-m", "benchmarks.learn.start", weights, task.num_classes, *flags)
+        processes.run(torch, "-m", "benchmarks.learn.torch_side", ours, weights, out)
     else:
         commands.fit(out, *flags, *(("--amp", "bf16") if side == BF16 else ()))

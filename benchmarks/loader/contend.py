@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
-from benchmarks.loader import environments, process
+from benchmarks.harness import environments, processes
 from benchmarks.loader.contenders.reading import BATCH_SIZE, SIZE
 
 # From what mean the last batch's 64 pictures may differ, when pixels and normalisation are as they should be.
 EXPECTED_MEAN = {"float32": (0.2, 0.4), "uint8": (127, 20)}
 FAILED = "failed"
+DEADLINE_SECONDS = 300
 SHAPES = ((BATCH_SIZE, SIZE, SIZE, 3), (BATCH_SIZE, 3, SIZE, SIZE))
 
 
@@ -75,10 +75,10 @@ def measure(name: str, rec: Path, cell: Cell, size: Size, envs: Path) -> Outcome
         return Absent("")
     line = [python, "-m", f"benchmarks.loader.contenders.{contender.module}", rec, "--batch", cell.batch]
     line += ["--workers", cell.workers, "--images", size.measured, "--warm-up", size.warm_up]
-    ended = process.run(line)
+    ended = processes.attempt(*line, deadline_seconds=DEADLINE_SECONDS, is_neutral=True)
     if ended.exit_code != 0:
         return Absent(f"{FAILED}: {ended.last_error} (exit code {ended.exit_code})")
-    found = json.loads(ended.output.splitlines()[-1])
+    found = ended.answer
     if contender.is_loader and not _is_the_work(cell.batch, found):
         return Absent(f"{FAILED}: delivers {found['dtype']} {found['shape']} with mean {found['mean']:.3f}")
     images = found["num_images"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Dict, List, NamedTuple, Tuple
 
+from benchmarks.harness import tables
+from benchmarks.harness.rounds import medians
 from benchmarks.loader.contend import CONTENDERS, Absent, Cell, Measured, Outcome
 from benchmarks.loader.images import PACKS
 
@@ -28,7 +29,7 @@ def median(outcomes: list[Outcome]) -> Outcome:
     measured = [outcome for outcome in outcomes if isinstance(outcome, Measured)]
     if not outcomes or len(measured) < len(outcomes):
         return next((outcome for outcome in outcomes if isinstance(outcome, Absent)), Absent("not measured"))
-    return Measured(*(statistics.median(values) for values in zip(*measured)))
+    return Measured(*medians(measured))
 
 
 def plain(results: Results) -> list[dict[str, object]]:
@@ -49,16 +50,11 @@ def _table(results: Results, pack: str, batch: str) -> str:
     cells = sorted({cell for _, cell in results if (cell.pack, cell.batch) == (pack, batch)})
     workers = [f"{cell.workers} worker{'s' if cell.workers > 1 else ''}" for cell in cells]
     columns = [f"{what}, {number}" for number in workers for what in ("CPU ms an image", "images/s")]
-    lines = [
-        f"{batch} batches, pack {PACKS[pack]}:",
-        "",
-        f"| | {' | '.join(columns)} |",
-        "|---|" + "---:|" * len(columns),
-    ]
+    rows = []
     for name in dict.fromkeys(name for name, _ in results):
         entries = [entry for cell in cells for entry in _entries(median(results.get((name, cell), [])))]
-        lines.append(f"| {CONTENDERS[name].title} | {' | '.join(entries)} |")
-    return "\n".join(lines)
+        rows.append([CONTENDERS[name].title, *entries])
+    return f"{batch} batches, pack {PACKS[pack]}:\n\n{tables.markdown(['', *columns], rows, 'lr')}"
 
 
 def _entries(outcome: Outcome) -> tuple[str, str]:
@@ -69,22 +65,19 @@ def _entries(outcome: Outcome) -> tuple[str, str]:
 
 def render_bars(results: Results) -> tuple[str, bool]:
     """Return a table with a line for each bar, and whether all were measured and are met."""
-    lines = [
-        "| CPU time an image over mxtrain's, float32 | bar | " + " | ".join(PACKS.values()) + " | |",
-        "|---|---:|---:|---:|---|",
-    ]
-    all_met = True
+    rows, all_met = [], True
     for bar in BARS:
         ratios = {pack: _ratio(results, bar, pack) for pack in PACKS}
         judged = ratios[BARS_PACK]
         met = judged is not None and judged >= bar.least
         all_met &= met
-        verdict = "pass" if met else "FAIL" if judged is not None else "FAIL: not measured"
-        shown = " | ".join("" if ratio is None else f"{ratio:.2f}" for ratio in ratios.values())
+        verdict = "met" if met else "MISSED" if judged is not None else "MISSED: not measured"
+        shown = ("" if ratio is None else f"{ratio:.2f}" for ratio in ratios.values())
         who = f"{CONTENDERS[bar.peer].title}, {bar.workers} worker{'s' if bar.workers > 1 else ''}"
-        lines.append(f"| {who} | {bar.least} | {shown} | {verdict} |")
-    lines += ["", f"The bars apply to the pack {PACKS[BARS_PACK]}."]
-    return "\n".join(lines), all_met
+        rows.append([who, bar.least, *shown, verdict])
+    head = ["CPU time an image over mxtrain's, float32", "bar", *PACKS.values(), ""]
+    text = tables.markdown(head, rows, "lrrrl")
+    return f"{text}\n\nThe bars apply to the pack {PACKS[BARS_PACK]}.", all_met
 
 
 def _ratio(results: Results, bar: Bar, pack: str) -> float | None:

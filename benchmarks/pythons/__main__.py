@@ -18,7 +18,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from benchmarks import commands
+from benchmarks.harness import parsing
 from benchmarks.pythons import debian, fresh, table
 from benchmarks.pythons.parts import PARTS
 from benchmarks.pythons.rows import ROWS, Row
@@ -28,7 +28,7 @@ FAILURES = (subprocess.CalledProcessError, subprocess.TimeoutExpired)
 
 
 def main() -> int:
-    parser = commands.parser("pythons", __doc__)
+    parser = parsing.parser("pythons", __doc__)
     parser.epilog = "\n".join(f"{number:3}  {row.name()}" for number, row in enumerate(ROWS, 1))
     numbers = range(1, len(ROWS) + 1)
     parser.add_argument(

@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from benchmarks.commands import ROOT
+from benchmarks.harness.processes import ROOT
 from benchmarks.pythons.rows import Row
 
 # For a machine on which others have most of the CPU: a part takes 2 to 20 s of it, `make demo` two minutes.

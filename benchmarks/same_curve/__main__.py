@@ -17,8 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Mapping, NamedTuple
 
-from benchmarks import commands, curves
+from benchmarks import curves
 from benchmarks.curves import Curve, Panel
+from benchmarks.harness import commands, parsing, processes
 from mxtrain.config.flags.arguments import png_path
 from mxtrain.core.system import kernels
 
@@ -44,7 +45,7 @@ MAPPINGS: dict[str, tuple[str, ...]] = {
 WHOLE = "1 device, all at once"
 FAST = "4 workers, --sums fast"
 EVERYTHING_PAYS = (
-    commands.ROOT / "tests" / "data" / "all_narrow.json"
+    processes.ROOT / "tests" / "data" / "all_narrow.json"
 )  # else nets as small as these stay in float32
 
 
@@ -93,7 +94,7 @@ def main() -> int:
 
 
 def digits(folder: Path) -> Path:
-    commands.run(sys.executable, "examples/digits.py", folder / "images")
+    processes.run(sys.executable, "examples/digits.py", folder / "images")
     return commands.pack(folder / "images", folder / "digits.rec")
 
 
@@ -126,7 +127,7 @@ def table(panels: list[Panel]) -> tuple[str, bool]:
 
 
 def _parse() -> argparse.Namespace:
-    parser = commands.parser("same_curve", __doc__)
+    parser = parsing.parser("same_curve", __doc__)
     parser.add_argument(
         "--nets", nargs="+", choices=SUBJECTS, default=list(SUBJECTS), metavar="NET", help=", ".join(SUBJECTS)
     )

@@ -15,9 +15,8 @@ import argparse
 import contextlib
 import statistics
 import sys
-from pathlib import Path
 
-from benchmarks import commands
+from benchmarks.harness import parsing, tables
 from benchmarks.scale import render, sides
 from benchmarks.scale.model import Hosts, Work
 from benchmarks.scale.nets import MEASURED, NETS
@@ -38,10 +37,7 @@ def main() -> int:
     for net in options.nets:
         found[net] = measure(net, options.rounds)
         print(f"{net}: {found[net].efficiency(True):.0%}", file=sys.stderr, flush=True)
-    text = render.everything(found)
-    print(text)
-    if options.write:
-        render.write(options.write, text)
+    tables.write(options.write, "scale", render.everything(found))
     return 0
 
 
@@ -66,7 +62,7 @@ def measure(net: str, num_rounds: int) -> Rounds:
 def _together(group: sides.ProcessGroup, rounds: Rounds) -> None:
     server = group.children[sides.SERVER].pid
     before = sides.cpu_seconds(server)
-    answers = [read(line) for line in group.turn()]
+    answers = [*map(read, group.turn())]
     workers = [steps for _, steps in answers]
     rounds.server_cpu_seconds.append((sides.cpu_seconds(server) - before) / len(workers[0]))
     rounds.together.append(waits(workers))
@@ -76,10 +72,9 @@ def _together(group: sides.ProcessGroup, rounds: Rounds) -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = commands.parser("scale", __doc__)
+    parser = parsing.parser("scale", __doc__, rounds=5)
+    parsing.add_page(parser)
     parser.add_argument("--nets", nargs="+", choices=NETS, default=MEASURED)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--write", type=Path, help="a page with marks between which the tables go")
     parser.add_argument("--paper", action="store_true", help="no measuring: the model alone, of what follows")
     parser.add_argument("--megabytes", type=float, default=102, help="of a worker's gradients")
     parser.add_argument("--step-seconds", type=float, default=0.3, help="one worker's, alone")
@@ -89,10 +84,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--gbit", type=float, default=10, help="of each host's network")
     parser.add_argument("--adding", type=float, default=1, help="GB a second that a server adds")
-    options = parser.parse_args()
-    if options.write and not options.write.is_file():  # said before minutes of measuring, not after
-        parser.error(f"--write: {options.write} is not there")
-    return options
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

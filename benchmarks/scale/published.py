@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from benchmarks.harness.tables import markdown
 from benchmarks.scale.model import Hosts, Work, step
 
 GPUS_OF_MACHINE = 16
@@ -73,16 +74,11 @@ def bounds(published: Published, num_gpus: int) -> Bounds:
 
 
 def render() -> str:
-    lines = [
-        "| net, GPUs | published | of that, inside a machine | the model, nothing hidden | all hidden that can be |",
-        "|---|---:|---:|---:|---:|",
-    ]
+    rows = []
     for published in TABLE:
         inside = published.efficiency(GPUS_OF_MACHINE)
         for num_gpus in (32, 64, 128, 256):
-            least, most = bounds(published, num_gpus)
-            lines.append(
-                f"| {published.net}, {num_gpus} | {published.efficiency(num_gpus):.1%} | {inside:.1%} "
-                f"| {least:.1%} | {most:.1%} |"
-            )
-    return "\n".join(lines)
+            shares = (published.efficiency(num_gpus), inside, *bounds(published, num_gpus))
+            rows.append([f"{published.net}, {num_gpus}", *(f"{share:.1%}" for share in shares)])
+    heads = ("published", "of that, inside a machine", "the model, nothing hidden", "all hidden that can be")
+    return markdown(["net, GPUs", *heads], rows, "lr")

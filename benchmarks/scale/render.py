@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from pathlib import Path
 from typing import Callable, Mapping
 
+from benchmarks.harness.tables import markdown
 from benchmarks.scale.model import Hosts, Work, servers_needed, step
 from benchmarks.scale.results import Rounds
 
-BEGIN, END = "<!-- python -m benchmarks.scale --write: from here -->", "<!-- to here -->"
 GBIT = 10
 FASTER = 20  # what a worker might be with a GPU in place of one core
 WORKERS = (8, 64, 256)
@@ -44,9 +43,7 @@ def measured(found: Mapping[str, Rounds]) -> str:
         ("share of the sums' time that is hidden", lambda r: f"{r.hidden:.0%}"),
         ("CPU ms of the server a step", lambda r: ms(statistics.median(r.server_cpu_seconds))),
     ]
-    lines = [f"| | {' | '.join(found)} |", "|---|" + "---:|" * len(found)]
-    lines += [f"| {name} | {' | '.join(map(of, found.values()))} |" for name, of in rows]
-    return "\n".join(lines)
+    return markdown(["", *found], ([name, *map(of, found.values())] for name, of in rows), "lr")
 
 
 def timeline(name: str, rounds: Rounds) -> str:
@@ -55,45 +52,32 @@ def timeline(name: str, rounds: Rounds) -> str:
     shown = sorted({round(part * last / (BUCKETS_SHOWN - 1)) for part in range(BUCKETS_SHOWN)})
     columns = [(f"{number + 1}", *map(ms, rounds.timeline[number])) for number in shown]
     heads = ("bucket", "its gradients are computed", "its sum is there")
-    lines = [f"| {head} | {' | '.join(row)} |" for head, row in zip(heads, zip(*columns))]
-    lines.insert(1, "|---|" + "---:|" * len(columns))
-    return "\n".join([f"{name}, ms since the step's graph was handed to the engine:", "", *lines])
+    head, *rows = ([head, *row] for head, row in zip(heads, zip(*columns)))
+    return f"{name}, ms since the step's graph was handed to the engine:\n\n{markdown(head, rows, 'lr')}"
 
 
-HEAD = (
-    "| {} | one server | servers needed | efficiency with them | what costs most |\n|---|---:|---:|---:|---|"
-)
+HEAD = ("one server", "servers needed", "efficiency with them", "what costs most")
 
 
 def paper(found: Mapping[str, Rounds], gbit: float = GBIT) -> str:
-    lines = [HEAD.format("net, workers")]
+    rows = []
     for name, rounds in found.items():
         for faster in (1, FASTER):
             work = dataclasses.replace(rounds.work(), seconds=rounds.seconds_alone / faster)
             what = name if faster == 1 else f"{name}, computing {faster} times as fast"
-            lines += [row(f"{what}, {count}", work, rounds.hosts(gbit), count) for count in WORKERS]
-    return "\n".join(lines)
+            rows += [row(f"{what}, {count}", work, rounds.hosts(gbit), count) for count in WORKERS]
+    return markdown(["net, workers", *HEAD], rows, "lrrrl")
 
 
 def of_work(work: Work, hosts: Hosts) -> str:
-    return "\n".join(
-        [HEAD.format("workers"), *(row(str(2**power), work, hosts, 2**power) for power in range(1, 9))]
-    )
+    rows = [row(str(2**power), work, hosts, 2**power) for power in range(1, 9)]
+    return markdown(["workers", *HEAD], rows, "lrrrl")
 
 
-def row(name: str, work: Work, hosts: Hosts, num_workers: int) -> str:
+def row(name: str, work: Work, hosts: Hosts, num_workers: int) -> list[object]:
     needed = servers_needed(work, hosts, num_workers)
     one, best = (step(work, hosts, num_workers, count) for count in (1, needed))
-    return f"| {name} | {one.efficiency:.0%} | {needed} | {best.efficiency:.0%} | {best.limit} |"
-
-
-def write(path: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
-    """Write `text` between the marks of a page."""
-    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
-    _, mark, after = rest.partition(end)
-    if not mark:
-        raise SystemExit(f"{path}: there is no {begin} ... {end} to write between")
-    path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
+    return [name, f"{one.efficiency:.0%}", needed, f"{best.efficiency:.0%}", best.limit]
 
 
 def ms(seconds: float) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import statistics
-from typing import NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from benchmarks.scale.model import Hosts, Work
 from benchmarks.scale.worker import Timed
@@ -73,9 +72,9 @@ class Rounds:
         return [getattr(each, name) for each in steps if each.hides == hides]
 
 
-def read(line: str) -> tuple[int, list[Timed]]:
-    """Parse a worker's answer."""
-    num_bytes, steps = json.loads(line)
+def read(answer: list[Any]) -> tuple[int, list[Timed]]:
+    """Return the bytes and the steps of a worker's answer."""
+    num_bytes, steps = answer
     return num_bytes, [Timed(*each) for each in steps]
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Callable
 
-from benchmarks.comm.processes import Process, ProcessGroup, free_port
+from benchmarks.harness.groups import Process, ProcessGroup, cluster
 from benchmarks.scale.worker import CLUSTER
 
 ALONE, APART, TOGETHER = "one worker", "two, each alone", "two together"
@@ -28,17 +28,12 @@ def apart(net: str) -> ProcessGroup:
 
 
 def together(net: str) -> ProcessGroup:
-    common = {
-        "DMLC_PS_ROOT_URI": "127.0.0.1",
-        "DMLC_PS_ROOT_PORT": str(free_port()),
-        "DMLC_NUM_WORKER": "2",
-        "DMLC_NUM_SERVER": "1",
-        "MXTRAIN_JOB": secrets.token_hex(16),
-    }
     fit = [sys.executable, "-m", "mxtrain.fit", *CLUSTER]
-    lines = {"scheduler": fit, "server-0": fit, "worker-0": worker(net, 0), "worker-1": worker(net, 1)}
-    places = {name: {"DMLC_ROLE": name.split("-")[0], "MXTRAIN_NODE": name} for name in lines}
-    return ProcessGroup([Process(lines[name], {**common, **places[name]}) for name in lines], num_workers=2)
+
+    def line(name: str) -> list[object]:
+        return worker(net, int(name[-1])) if "worker" in name else fit
+
+    return cluster(line, num_workers=2, num_servers=1, MXTRAIN_JOB=secrets.token_hex(16))
 
 
 SIDES: dict[str, Callable[[str], ProcessGroup]] = {ALONE: alone, APART: apart, TOGETHER: together}

@@ -7,7 +7,6 @@ pass. When gradients and sums are there is seen by threads that wait for the sam
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import threading
 import time
 from typing import Any, NamedTuple, Sequence
 
+from benchmarks.harness.groups import answer_turns
 from benchmarks.scale.nets import NETS, Net
 
 CLASSES = 1000
@@ -132,9 +132,7 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
         return Timed(hides, seconds, timer.computed, timer.summed, timer.finished)
 
     timed(True)
-    for _ in sys.stdin:
-        steps = [timed(hides) for _ in range(PAIRS) for hides in (True, False)]
-        print(json.dumps([num_bytes(timer), steps]), flush=True)
+    answer_turns(lambda: [num_bytes(timer), [timed(hides) for _ in range(PAIRS) for hides in (True, False)]])
 
 
 def num_bytes(timer: ReductionTimer) -> int:

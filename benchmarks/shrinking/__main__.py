@@ -18,12 +18,12 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import commands
+from benchmarks.harness import commands, parsing, processes
 from benchmarks.learn import folds, shapes
 from benchmarks.shrinking import measure
 from benchmarks.shrinking.measure import Size
 
-PAGE = commands.ROOT / "docs" / "shrinking.md"
+PAGE = processes.ROOT / "docs" / "shrinking.md"
 BEGIN, END = "<!-- python -m benchmarks.shrinking --write: from here -->", "<!-- to here -->"
 LARGE = ("resnet18_v1b", "resnet50_v1b", "vgg11_bn")
 NUM_TRAIN, NUM_VAL = 2400, 300  # shapes
@@ -82,7 +82,7 @@ def _digits(options: argparse.Namespace) -> Task:
 
 
 def _shapes(options: argparse.Namespace) -> Task:
-    config = commands.ROOT / "benchmarks" / "learn" / "shapes.yaml"
+    config = processes.ROOT / "benchmarks" / "learn" / "shapes.yaml"
     recipe = ("--config", config)
     packs = [shapes.make(options.folder, NUM_TRAIN, NUM_VAL)] * options.seeds
     half = "benchmarks.shrinking.nets:half_thin_resnet"
@@ -194,7 +194,7 @@ def _large_nets() -> str:
 
 
 def _parse() -> argparse.Namespace:
-    parser = commands.parser("shrinking", __doc__)
+    parser = parsing.parser("shrinking", __doc__)
     parser.add_argument("--write", action="store_true", help="put the tables into docs/shrinking.md")
     parser.add_argument("--seeds", type=int, default=3, help="how many, up to five (default: 3)")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)

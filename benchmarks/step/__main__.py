@@ -19,13 +19,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import commands
-from benchmarks.loader import environments
+from benchmarks.harness import environments, parsing
+from benchmarks.harness.rounds import Neighbours
 from benchmarks.step import results, sides, table
 from benchmarks.step.nets import NETS
 from benchmarks.step.results import Found, Measured
 from benchmarks.step.sides import Side
-from benchmarks.threads import cpu_seconds
 from mxtrain.core.system import kernels, machine
 
 ENVIRONMENT = "torch"
@@ -37,7 +36,7 @@ def main() -> int:
     if options.setup:
         environments.set_up(options.envs, [ENVIRONMENT])
         return 0
-    torch = environments.pytorch(options.envs, ENVIRONMENT, "benchmarks.step")
+    torch = environments.pytorch(options.envs, ENVIRONMENT, "step")
     found = results.read(options.out) if options.out else {}
     is_same = True
     for amp in options.amp:
@@ -62,7 +61,7 @@ def main() -> int:
 
 def measure(name: str, amp: str, torch: Path, rounds: int) -> Found:
     """Measure a net on both sides; the peaks are left out."""
-    before = cpu_seconds()
+    neighbours = Neighbours()
     net = NETS[name]
     with contextlib.ExitStack() as stack:
         weights = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "weights.npz"
@@ -83,12 +82,11 @@ def measure(name: str, amp: str, torch: Path, rounds: int) -> Found:
                 side.measure()
         work = {(side.last.parameters) for side in in_turn.values()}
         assert len(work) == 1, f"{name}: not the same number of weights: {work}"
-    own, everyones = (after - start for start, after in zip(before, cpu_seconds()))
     return Found(
         *(net.samples, net.unit, ours.last.parameters, ours.last.multiplications, _measured(ours)),
         {form: _measured(side) for form, side in all_theirs.items()},
         peaks={},
-        neighbours=1 - own / everyones,
+        neighbours=neighbours.share(),
     )
 
 
@@ -105,16 +103,12 @@ def _measured(side: Side) -> Measured:
 
 
 def _parse() -> argparse.Namespace:
-    parser = commands.parser("step", __doc__)
-    parser.add_argument("--setup", action="store_true", help="make the environment that is missing, and end")
-    parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where it is")
+    parser = parsing.parser("step", __doc__, rounds=5)
+    parsing.add_environments(parser)
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS), metavar="NET")
     parser.add_argument("--amp", nargs="+", choices=table.PRECISIONS, default=list(table.PRECISIONS))
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, help="a JSON file that keeps what earlier runs have measured")
-    options = parser.parse_args()
-    options.envs = options.envs.resolve()
-    return options
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

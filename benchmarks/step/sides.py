@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.comm.processes import ROOT, Process, ProcessGroup
+from benchmarks.harness import processes
+from benchmarks.harness.groups import Process, ProcessGroup
 from benchmarks.step.nets import Net
-from benchmarks.step.turns import Peak, Turn, read
+from benchmarks.step.turns import Peak, Turn
 
 OURS = "mxtrain"
 PLAIN, CHANNELS_LAST, COMPILED = "contiguous", "channels_last", "compiled, channels_last"
@@ -41,8 +39,8 @@ class Side:
         self.seconds.append(self._turn().seconds)
 
     def _turn(self) -> Turn:
-        (line,) = self.group.turn()
-        self.last = read(line)
+        (answer,) = self.group.turn()
+        self.last = Turn(*answer)
         self.losses += self.last.losses
         return self.last
 
@@ -72,17 +70,7 @@ def peaks(torch: Path, amp: str) -> dict[str, Peak]:
         OURS: [sys.executable, "-m", "benchmarks.step.mxnet_side", "peak", amp],
         "torch": [torch, "-m", "benchmarks.step.torch_side", "peak", amp],
     }
-    return {name: _peak(line) for name, line in lines.items()}
-
-
-def _peak(line: list[object]) -> Peak:
-    ended = subprocess.run(
-        [str(word) for word in line],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        timeout=DEADLINE_SECONDS,
-        text=True,
-        check=True,
-    )
-    return Peak(*json.loads(ended.stdout.splitlines()[-1]))
+    return {
+        name: Peak(*processes.run(*line, deadline_seconds=DEADLINE_SECONDS).answer)
+        for name, line in lines.items()
+    }

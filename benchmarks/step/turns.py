@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Callable, Iterable, NamedTuple
+
+from benchmarks.harness.groups import answer_turns
 
 TURN_SECONDS = 1.5  # at least; a step is not cut short
 WARM_UP_STEPS = 2  # a first turn compiles in its first step, and finds its memory by the end of the second
@@ -24,9 +25,13 @@ class Turn(NamedTuple):
 
 def take_turns(step: Callable[[], float], parameters: int, multiplications: int = 0) -> None:
     """Make steps for each line of stdin, until it ends."""
-    for number, _ in enumerate(sys.stdin):
-        seconds, losses = _steps(step, WARM_UP_STEPS if number == 0 else 1)
-        print(json.dumps(Turn(seconds, losses, peak_megabytes(), parameters, multiplications)), flush=True)
+    at_least = iter([WARM_UP_STEPS])
+
+    def turn() -> Turn:
+        seconds, losses = _steps(step, next(at_least, 1))
+        return Turn(seconds, losses, peak_megabytes(), parameters, multiplications)
+
+    answer_turns(turn)
 
 
 def _steps(step: Callable[[], float], at_least: int) -> tuple[float, list[float]]:
@@ -35,10 +40,6 @@ def _steps(step: Callable[[], float], at_least: int) -> tuple[float, list[float]
     while len(losses) < at_least or time.perf_counter() - started < TURN_SECONDS:
         losses.append(step())
     return (time.perf_counter() - started) / len(losses), losses
-
-
-def read(line: str) -> Turn:
-    return Turn(*json.loads(line))
 
 
 def peak_megabytes() -> float:

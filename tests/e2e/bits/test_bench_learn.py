@@ -9,12 +9,12 @@ import cv2
 import numpy as np
 import pytest
 
-from benchmarks import commands, curves
+from benchmarks import curves
+from benchmarks.harness import commands, environments, processes
 from benchmarks.learn import __main__ as learn
 from benchmarks.learn import folds
 from benchmarks.learn.judge import FIRST_STEPS_BAR
 from benchmarks.learn.sides import OURS, TORCH, Task, train
-from benchmarks.loader import environments
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.runtime import mx
 
@@ -46,7 +46,7 @@ def test_the_first_weights_are_the_runs(tmp_path: Path) -> None:
     train_on = ("--train", tmp_path / "noise.rec", "--num-classes", 9, "--image-size", 32, "--batch-size", 8)
     flags = (*train_on, "--model", "benchmarks.learn.nets:thin_resnet", "--lr", 1e-30)
     out = commands.fit(tmp_path / "run", *flags, "--max-steps", 1)
-    commands.run(sys.executable, "-m", "benchmarks.learn.start", tmp_path / "start.npz", 9, *flags)
+    processes.run(sys.executable, "-m", "benchmarks.learn.start", tmp_path / "start.npz", 9, *flags)
     start = np.load(tmp_path / "start.npz")
     kept = mx.nd.load(str(next(out.glob("checkpoints/step-*/weights.params"))))
     assert list(start) == list(kept)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.converting import nets
-from benchmarks.loader import environments
+from benchmarks.harness import environments
 from tests.support.commands import ROOT, Command
 
 pytestmark = pytest.mark.slow  # minutes: an environment with torch, and nets on both sides

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.commands import ROOT
-from benchmarks.loader import environments
+from benchmarks.harness import environments
+from benchmarks.harness.processes import ROOT
 from benchmarks.step import multiplications, mxnet_nets, mxnet_side, sides, turns
 from benchmarks.step.nets import FOR_TESTS, NETS, batch
 from mxtrain.runtime import mx

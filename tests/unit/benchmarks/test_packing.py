@@ -28,7 +28,7 @@ def test_a_side_that_fails_meets_no_bar() -> None:
     for bar in BARS:
         results[bar.ours] = [Cost(1.0, 1.0, bar.most, 1.0)]
     text, all_met = packing._render_bars(results)
-    assert all_met and text.count("| pass |") == len(BARS)
+    assert all_met and text.count("| met |") == len(BARS)
     results["structure"] = [Cost(0.1, 1.0, 1.0, 1.0), "failed: no such flag"]
     text, all_met = packing._render_bars(results)
-    assert not all_met and text.count("FAIL: not measured") == 1
+    assert not all_met and text.count("MISSED: not measured") == 1

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from benchmarks.comm.processes import Process, ProcessGroup
+from benchmarks.harness.groups import Process, ProcessGroup
 
 ENDED = "print('no kernel for this'); raise SystemExit(1)"
 ANSWERING = "import sys\nfor line in sys.stdin: print('[1]', flush=True)"
@@ -25,4 +25,4 @@ def test_a_worker_that_has_ended_is_named_with_what_it_said() -> None:
 def test_workers_that_answer_take_turns_again_and_again() -> None:
     lines = [[sys.executable, "-c", ANSWERING]] * 2
     with ProcessGroup([Process(line, {}) for line in lines], num_workers=2) as group:
-        assert [group.turn() for _ in range(3)] == [["[1]\n", "[1]\n"]] * 3
+        assert [group.turn() for _ in range(3)] == [[[1], [1]]] * 3

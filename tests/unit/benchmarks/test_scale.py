@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scale import model, published, render
+from benchmarks.harness import tables
+from benchmarks.scale import model, published
 from benchmarks.scale.model import Hosts, Work, expected_latest, servers_needed, step
 from benchmarks.scale.results import Rounds, Waits, read, spread, waits
 from benchmarks.scale.worker import Timed
@@ -101,7 +102,7 @@ def test_what_is_exposed_is_what_the_later_worker_waits_for() -> None:
 
 def test_a_workers_answer_is_parsed() -> None:
     steps = [timed(True, 0.5, [0.1], 0.2), timed(False, 0.6, [0.4], 0.5)]
-    assert read(json.dumps([8, steps])) == (8, steps)
+    assert read(json.loads(json.dumps([8, steps]))) == (8, steps)
 
 
 def test_efficiency_is_of_medians_and_of_the_median_round() -> None:
@@ -127,10 +128,11 @@ def test_spread_is_the_standard_deviation_without_what_interrupts() -> None:
 
 def test_tables_take_their_place_in_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{render.BEGIN}\nold\n{render.END}\nafter\n")
-    render.write(page, "new")
-    render.write(page, "newer")
-    assert page.read_text() == f"before\n{render.BEGIN}\n\nnewer\n\n{render.END}\nafter\n"
+    begin = tables.begin("scale")
+    page.write_text(f"before\n{begin}\nold\n{tables.END}\nafter\n")
+    tables.write(page, "scale", "new")
+    tables.write(page, "scale", "newer")
+    assert page.read_text() == f"before\n{begin}\n\nnewer\n\n{tables.END}\nafter\n"
     page.write_text("no marks")
     with pytest.raises(SystemExit, match="there is no"):
-        render.write(page, "new")
+        tables.write(page, "scale", "new")

@@ -53,7 +53,7 @@ def test_rates_and_shares_are_of_mxtrains_median() -> None:
 
 def test_all_bars_are_met_when_they_are() -> None:
     text, all_met = table.render_bars(all_found())
-    assert all_met and "NOT" not in text and text.count("| met |") == 6 + 6
+    assert all_met and "MISSED" not in text and text.count("| met |") == 6 + 6
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_all_bars_are_met_when_they_are() -> None:
 )
 def test_each_bar_can_fail(changed: dict[str, Found], line: str) -> None:
     text, all_met = table.render_bars(all_found(**changed))
-    failed = [each for each in text.splitlines() if "NOT MET" in each]
+    failed = [each for each in text.splitlines() if "MISSED" in each]
     assert not all_met and len(failed) == 1 and failed[0].startswith(f"| {line}")
 
 

@@ -59,7 +59,7 @@ def pytorch(folder: Path, name: str, benchmark: str) -> Path:
     """Return the interpreter of an environment with PyTorch; ends the benchmark where it is not installed."""
     found = interpreter(folder, name)
     if found is None:
-        raise SystemExit(f"no PyTorch in {folder}: python -m {benchmark} --setup")
+        raise SystemExit(f"no PyTorch in {folder}: python -m benchmarks.{benchmark} --setup")
     return found
 
 

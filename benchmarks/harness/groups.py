@@ -1,25 +1,20 @@
-"""Groups of processes on loopback with a deadline: workers alone, or with MXNet's scheduler and servers."""
+"""Groups of processes on loopback with a deadline: workers alone, or with a scheduler and servers."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
-from types import MappingProxyType
-from typing import IO, Mapping, NamedTuple, Sequence
+from typing import IO, Any, Callable, Mapping, NamedTuple, Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
+from benchmarks.harness.processes import ROOT
+
 DEADLINE_SECONDS = 280  # a busy machine takes minutes to start them
-SERVE = """
-from mxtrain import runtime
-mx = runtime.load()
-mx.kvstore.kvstore_server.KVStoreServer(mx.kv.create("dist")).run()
-"""
 
 
 class Process(NamedTuple):
@@ -50,8 +45,8 @@ class ProcessGroup:
             with contextlib.suppress(BrokenPipeError), child:  # closes its pipes
                 pass
 
-    def turn(self) -> list[str]:
-        """Return the JSON list that each worker prints after a line; RuntimeError if one does not in time."""
+    def turn(self) -> list[Any]:
+        """Return the list that each worker prints as JSON after a line; RuntimeError if one does not in time."""
         late = threading.Timer(DEADLINE_SECONDS, self._kill)
         late.start()
         try:
@@ -98,13 +93,10 @@ class ProcessGroup:
             time.sleep(0.05)
 
 
-def with_servers(
-    worker: Sequence[object],
-    num_workers: int,
-    num_servers: int,
-    environment: Mapping[str, str] = MappingProxyType({}),
+def cluster(
+    line: Callable[[str], Sequence[object]], num_workers: int, num_servers: int, **environment: str
 ) -> ProcessGroup:
-    """Return workers with a parameter server of MXNet."""
+    """Return workers with a scheduler and servers of ps-lite; `line` gives the command of each by its name."""
     common = {
         **environment,
         "DMLC_PS_ROOT_URI": "127.0.0.1",
@@ -113,10 +105,23 @@ def with_servers(
         "DMLC_NUM_WORKER": str(num_workers),
         "DMLC_NUM_SERVER": str(num_servers),
     }
-    serve = [sys.executable, "-c", SERVE]
-    lines = {"scheduler": serve, "server": serve, "worker": worker}
-    roles = ["scheduler", *["server"] * num_servers, *["worker"] * num_workers]
-    return ProcessGroup([Process(lines[role], {**common, "DMLC_ROLE": role}) for role in roles], num_workers)
+    servers, workers = (
+        [f"{role}-{n}" for n in range(count)]
+        for role, count in (("server", num_servers), ("worker", num_workers))
+    )
+    places = {
+        name: {"DMLC_ROLE": name.partition("-")[0], "MXTRAIN_NODE": name}
+        for name in ("scheduler", *servers, *workers)
+    }
+    return ProcessGroup(
+        [Process(line(name), {**common, **place}) for name, place in places.items()], num_workers
+    )
+
+
+def answer_turns(make: Callable[[], Any]) -> None:
+    """Print as JSON what `make` returns for each line of stdin, until it ends: a worker's own end of `turn`."""
+    for _ in sys.stdin:
+        print(json.dumps(make()), flush=True)
 
 
 def free_port() -> int:
@@ -133,12 +138,12 @@ def _write_line(worker: subprocess.Popen[str]) -> None:
         raise RuntimeError(f"{worker.args!r} has ended:\n{_pipe(worker.stdout).read()}") from None
 
 
-def _answer(worker: subprocess.Popen[str]) -> str:
+def _answer(worker: subprocess.Popen[str]) -> Any:
     """Return the next list that a worker prints, after any warnings."""
     printed = []
     for line in _pipe(worker.stdout):
         if line.startswith("["):
-            return line
+            return json.loads(line)
         printed.append(line)
     raise RuntimeError(f"{worker.args!r} gave no answer:\n" + "".join(printed))
 
