@@ -28,7 +28,7 @@ from mxtrain import config
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config.checks import bounds
-from mxtrain.config.components import choices
+from mxtrain.config.components import stores
 from mxtrain.config.flags import program
 from mxtrain.core import command_name, interrupts
 from mxtrain.core.die_with_parent import die_with_parent
@@ -71,8 +71,8 @@ def command(argv: Sequence[str] | None) -> None:
     if run.output.dry_run:
         dry_run(run)
         return
-    node = environment.node_spec(os.environ, run) if run.layout.kvstore in choices.DIST_STORES else None
-    if run.layout.kvstore in choices.DIST_STORES and node is None:
+    node = environment.node_spec(os.environ, run) if stores.has_servers(run.layout.kvstore) else None
+    if stores.has_servers(run.layout.kvstore) and node is None:
         from mxtrain.launch import local
 
         raise SystemExit(local.launch(run, words))

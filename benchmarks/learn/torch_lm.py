@@ -21,7 +21,7 @@ from benchmarks import curves
 from benchmarks.learn.torch_side import OPTIMIZERS, load
 from mxtrain import config
 from mxtrain.checkpoint import directory
-from mxtrain.config.components import registry
+from mxtrain.config.components import nets
 from mxtrain.data.loading import run_plan, sample_requests
 from mxtrain.data.loading.assembly import SampleAssembly
 from mxtrain.data.loading.loader import Loader, loader_options
@@ -71,7 +71,7 @@ def main() -> None:
     found = directory.newest(theirs / "checkpoints")
     assert found is not None
     run, description = config.from_flat(found[1]["config"]), found[1]["description"]
-    task, numbers = LanguageModel(run, description), registry.model(run.model.model).hyperparameters
+    task, numbers = LanguageModel(run, description), nets.parse(run.model.model).hyperparameters
     assert not numbers.pop("dropout"), "PyTorch would drop others"
     net = Gpt(task.vocab_size, task.window, description["end_token"], **numbers)
     load(net, dict(np.load(weights)))

@@ -16,8 +16,9 @@ from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import batch_plan, exact_sums
 from mxtrain.config.checks import store_checks
-from mxtrain.config.components import choices, registry
-from mxtrain.config.components.choices import is_async
+from mxtrain.config.components import augmentations
+from mxtrain.config.components import schedules as schedule_names
+from mxtrain.config.components.stores import is_async
 from mxtrain.core.errors import UsageError
 from mxtrain.data import fingerprint
 from mxtrain.data.loading import run_plan
@@ -112,7 +113,7 @@ def with_saved_sums(run: config.Run, checkpoint: Checkpoint | None) -> config.Ru
     if optim.batch_size == checkpoint.state["config"]["batch_size"]:
         optim = with_micro_batch(optim, checkpoint)
     data = run.data
-    if data.augment == choices.AUTO_AUGMENTATION:
+    if data.augment == augmentations.AUTO:
         data = dataclasses.replace(data, augment=_augment_of(checkpoint))
     return dataclasses.replace(run, data=data, optim=optim)
 
@@ -137,7 +138,7 @@ def _micro_batch_of(checkpoint: Checkpoint) -> int:
 
 def _augment_of(checkpoint: Checkpoint) -> str:
     """Return the --augment of a checkpoint's run; when there was no such flag, it was ImageNet's."""
-    augment: str = checkpoint.state["config"].get("augment", choices.IMAGENET_AUGMENTATION)
+    augment: str = checkpoint.state["config"].get("augment", augmentations.IMAGENET)
     return augment
 
 
@@ -221,11 +222,11 @@ def _differences_of_inputs(
 def _warn_of_another_length(now: config.Optim, before: config.Optim, num_samples: int, step: int) -> None:
     """Warn where a run is made longer or shorter whose schedule is spread over its length."""
     lengths = [run_plan.run_length(optim, num_samples).num_steps for optim in (before, now)]
-    if lengths[0] != lengths[1] and registry.schedule(now).name not in registry.EPOCH_SCHEDULES:
+    if lengths[0] != lengths[1] and schedule_names.parse(now).name not in schedule_names.EPOCH_SCHEDULES:
         logger.warning(
             "--schedule %s is spread over the run, which has become %d steps instead of %d: from step %d on "
             "the rate is the longer or shorter run's; those that count epochs (%s) would go on as they were",
-            *(now.schedule, lengths[1], lengths[0], step, ", ".join(registry.EPOCH_SCHEDULES)),
+            *(now.schedule, lengths[1], lengths[0], step, ", ".join(schedule_names.EPOCH_SCHEDULES)),
         )
 
 

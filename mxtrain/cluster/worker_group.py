@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
-from mxtrain.config.components.choices import is_async
+from mxtrain.config.components.stores import is_async
 
 if TYPE_CHECKING:
     import numpy as np

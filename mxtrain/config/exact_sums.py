@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Mapping, Sequence
 
 from mxtrain.config import Run, batch_plan
-from mxtrain.config.components import choices
+from mxtrain.config.components import stores
 
 
 def reason_against(
@@ -22,7 +22,7 @@ def reason_against(
     layout, optim = run.layout, run.optim
     reasons = [
         (optim.sums == "fast", "--sums fast"),
-        (choices.is_async(layout.kvstore), f"--kvstore {layout.kvstore}"),
+        (stores.is_async(layout.kvstore), f"--kvstore {layout.kvstore}"),
         (optim.compress != "none", f"--compress {optim.compress}"),
         (_is_on_gpus(run), f"--devices {layout.devices}"),
         (bool(tables), f"the row-sparse gradient of {', '.join(tables[:1])}"),
@@ -43,12 +43,12 @@ def warning(run: Run, reason: str) -> str:
 
 def _consequence(run: Run) -> str:
     layout = run.layout
-    if choices.is_async(layout.kvstore) and layout.num_workers > 1:
+    if stores.is_async(layout.kvstore) and layout.num_workers > 1:
         return "the curve depends on which worker comes first"
     if run.optim.compress != "none":
         return "another number of workers computes another curve"
     mapping = "another number of devices or workers gives other last bits"
-    if layout.kvstore in choices.DIST_STORES and layout.num_workers > 2:
+    if stores.has_servers(layout.kvstore) and layout.num_workers > 2:
         return f"{layout.num_workers} workers get other last bits each time, and {mapping}"
     return f"last bits on GPUs may differ each time, and {mapping}" if _is_on_gpus(run) else mapping
 

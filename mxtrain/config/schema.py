@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from mxtrain.config.components import choices
+from mxtrain.config.components import tasks
 from mxtrain.config.sections.data import Data
 from mxtrain.config.sections.layout import Layout
 from mxtrain.config.sections.model import Model
@@ -35,7 +35,7 @@ class Run:
     def __post_init__(self) -> None:
         """Fill in what the task takes where --augment is left out."""
         if not self.data.augment:
-            augment = choices.DEFAULT_AUGMENTATIONS.get(self.model.task, choices.IMAGENET_AUGMENTATION)
+            augment = tasks.defaults_of(self.model.task).augment
             object.__setattr__(self, "data", dataclasses.replace(self.data, augment=augment))
 
     @classmethod

@@ -15,7 +15,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from mxtrain.config import Run
-from mxtrain.config.components import choices
+from mxtrain.config.components import nets
 from mxtrain.convert import converted_run, target_net
 from mxtrain.convert.imagenet import class_names_of_imagenet
 from mxtrain.convert.options import Conversion, ConvertOptions
@@ -99,11 +99,13 @@ def _read(path: Path) -> Arrays:
 def _model(path: Path, options: ConvertOptions) -> str:
     """Return the net: as it was asked for, or as the file's name says it, as in resnet50_v1b-0ecdba34.params."""
     if options.model:
-        if options.model not in choices.MODELS and ":" not in options.model:
-            raise UsageError(f"--model {options.model}: unknown{nearest(options.model, choices.MODELS)}")
+        if options.model not in nets.that_take(nets.PICTURES) and ":" not in options.model:
+            raise UsageError(
+                f"--model {options.model}: unknown{nearest(options.model, nets.that_take(nets.PICTURES))}"
+            )
         return options.model
     stem = re.sub(r"-([0-9a-f]{8}|\d{4})$", "", path.stem)
-    if stem in choices.MODELS:
+    if stem in nets.that_take(nets.PICTURES):
         return stem
     raise UsageError(f"{path}: its name says no net; give --model, as to mxtrain.fit")
 

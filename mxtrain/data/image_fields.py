@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping
 import numpy as np
 
 from mxtrain.config import Data, Run
-from mxtrain.config.components import choices
+from mxtrain.config.components import augmentations
 from mxtrain.config.values import sizes
 from mxtrain.config.values.sizes import ImageSize
 from mxtrain.core import regular_files
@@ -84,8 +84,8 @@ def transform_of(run: Run, description: Mapping[str, Any], is_training: bool) ->
     """
     data, normalisation = run.data, normalization.of_description(run.data, description)
     if is_training and not run.optim.overfit:
-        is_open = data.augment == choices.AUTO_AUGMENTATION
-        augment = choices.IMAGENET_AUGMENTATION if is_open else data.augment
+        is_open = data.augment == augmentations.AUTO
+        augment = augmentations.IMAGENET if is_open else data.augment
         return train_transform(augment, data.image_size, *normalisation)
     return eval_transform(data.image_size, resize_of(data), *normalisation)
 

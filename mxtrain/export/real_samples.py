@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, Sequence, cast
 
 import numpy as np
 
-from mxtrain.config.components import registry
+from mxtrain.config.components import losses
 from mxtrain.config.python_objects import ObjectName
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array, Arrays
@@ -107,7 +107,7 @@ def loaded(task: Task, records: Records, chosen: Ints, batch: int = 16) -> Itera
 def _without_own_loss(task: Task) -> Task:
     """Return the task with another loss in the place of one that is code: only what the net takes is of interest."""
     run = task.run
-    if not tasks.is_built_in(task) or registry.loss(run.model.loss).name in registry.LOSSES:
+    if not tasks.is_built_in(task) or losses.parse(run.model.loss).name in losses.LOSSES:
         return task
     loss = ObjectName.of(_of_labels if task.metric_kind == "labels" else _of_samples)
     return type(task)(

@@ -11,7 +11,7 @@ import math
 from typing import Any, Sequence
 
 from mxtrain.cluster.worker_group import WorkerGroup, step_group, sum_arrays
-from mxtrain.config.components.choices import is_async
+from mxtrain.config.components.stores import is_async
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.server_client import ServerClient
 from mxtrain.optim import precision

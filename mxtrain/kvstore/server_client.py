@@ -16,7 +16,7 @@ from typing import Any, Iterator, Mapping, Sequence
 import numpy as np
 
 from mxtrain.cluster.worker_group import WorkerGroup
-from mxtrain.config.components.choices import is_async
+from mxtrain.config.components.stores import is_async
 from mxtrain.core.errors import UsageError
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.commands import ApplyUpdates, Assign, Command, SetLearningRate, text

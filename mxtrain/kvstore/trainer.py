@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol, Sequence
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
-from mxtrain.config.components.choices import is_async
+from mxtrain.config.components.stores import is_async
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore import local_trainer
 from mxtrain.kvstore.remote_trainer import RemoteTrainer

@@ -12,7 +12,7 @@ from typing import Sequence
 from mxtrain import config
 from mxtrain.config import Run
 from mxtrain.config.checks import bounds, run_checks
-from mxtrain.config.components import choices
+from mxtrain.config.components import stores
 from mxtrain.config.flags import program as python_program
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import command_name
@@ -34,11 +34,11 @@ def parse_fit_flags(flags: Sequence[str], program: str) -> tuple[Run, tuple[str,
     run = config.parse(flags, f"{program} ... --")
     bounds.check(run)
     store = run.layout.kvstore
-    if store in choices.DIST_STORES:
+    if stores.has_servers(store):
         return run, (*flags, *own_program)
     if any(flag.split("=")[0] == "--kvstore" for flag in flags):
         raise UsageError(f"--kvstore {store} has no roles; leave it out, or give dist_sync")
-    dist = dataclasses.replace(run.layout, kvstore=choices.DIST_STORES[0])
+    dist = dataclasses.replace(run.layout, kvstore="dist_sync")
     return dataclasses.replace(run, layout=dist), (*flags, "--kvstore", dist.kvstore, *own_program)
 
 

@@ -11,7 +11,9 @@ import functools
 import inspect
 from typing import Any, Callable
 
-from mxtrain.config.components import import_path, registry
+from mxtrain.config.components import import_path
+from mxtrain.config.components import losses as components
+from mxtrain.config.components.component import load
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.runtime import mx
 
@@ -20,30 +22,31 @@ Loss = Callable[[Any, Any], Any]
 
 def build(text: str, label_smoothing: float, num_classes: int) -> Loss:
     """Return the loss of `--loss`; a user's own is called once on zeros, and UsageError if its shape is wrong."""
-    return _build(BY_NAME, text, label_smoothing, mx.nd.zeros((2, num_classes)), mx.nd.zeros(2), (2,))
+    return _build(
+        components.CLASSES, text, label_smoothing, mx.nd.zeros((2, num_classes)), mx.nd.zeros(2), (2,)
+    )
 
 
 def build_of_labels(text: str, label_smoothing: float, num_classes: int) -> Loss:
     """Return the loss of `--loss` where each class has a label of 0 or 1: from two arrays of rows to such an array."""
     rows = mx.nd.zeros((2, num_classes))
-    return _build(OF_LABELS, text, label_smoothing, rows, rows, rows.shape)
+    return _build(components.LABELS, text, label_smoothing, rows, rows, rows.shape)
 
 
 def build_of_numbers(text: str, num_targets: int) -> Loss:
     """Return the loss of `--loss` for rows of numbers: their mean over a sample's targets."""
     rows = mx.nd.zeros((2, num_targets))
-    return _build(OF_NUMBERS, text, 0.0, rows, rows, (2,))
+    return _build(components.NUMBERS, text, 0.0, rows, rows, (2,))
 
 
-def _build(
-    known: dict[str, Any], text: str, smoothing: float, output: Any, label: Any, shape: tuple[int, ...]
-) -> Loss:
+def _build(target: str, text: str, smoothing: float, output: Any, label: Any, shape: tuple[int, ...]) -> Loss:
     """Return a loss that is known by name, or the user's, which has to make losses of `shape` of these arrays."""
-    name, hyperparameters = registry.loss(text)
-    if name not in known:
+    name, hyperparameters = components.parse(text)
+    if name not in components.of_target(target):
         return _user_loss(name, output, label, shape)
-    more = {"smoothing": smoothing} if name in registry.SMOOTHED_LOSSES else {}
-    return functools.partial(known[name], **hyperparameters, **more)
+    loss = components.LOSSES[name]
+    more = {"smoothing": smoothing} if loss.is_smoothed else {}
+    return functools.partial(load(loss.factories[target]), **hyperparameters, **more)
 
 
 def cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
@@ -120,20 +123,6 @@ def distillation(output: Any, teacher_output: Any, temperature: float) -> Any:
     log_own = (output / temperature).log_softmax(axis=1)
     log_teacher = (teacher_output / temperature).log_softmax(axis=1)
     return temperature**2 * (log_teacher.exp() * (log_teacher - log_own)).sum(axis=1)
-
-
-BY_NAME: dict[str, Any] = {
-    "cross_entropy": cross_entropy,
-    "binary_cross_entropy": binary_cross_entropy,
-    "focal": focal,
-}
-OF_LABELS: dict[str, Any] = {
-    "binary_cross_entropy": label_cross_entropy,
-    "focal": label_focal,
-}
-
-
-OF_NUMBERS: dict[str, Any] = {"l1": l1, "l2": l2, "huber": huber}
 
 
 def _user_loss(path: str, output: Any, label: Any, shape: tuple[int, ...]) -> Loss:

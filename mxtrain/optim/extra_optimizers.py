@@ -235,3 +235,8 @@ def _prepare(optimizer: Any, index: int, weight: Any, grad: Any) -> tuple[float,
     if decay:
         grad = grad + decay * weight
     return optimizer._get_lr(index), grad, optimizer._index_update_count[index]
+
+
+def ada_grad(epsilon: float, **others: Any) -> Any:
+    """Return MXNet's AdaGrad, which calls `epsilon` otherwise."""
+    return mx.optimizer.AdaGrad(eps=epsilon, **others)

@@ -1,6 +1,6 @@
 """MXNet optimizers for `--optimizer`.
 
-Owns building them. Names and numbers are `config/components/registry.py`'s, optimizers that MXNet lacks
+Owns building them. Which there are is said in `config/components/optimizers.py`, those that MXNet lacks are
 `extra_optimizers.py`'s; the learning rate of each step comes from `schedules.py` through the trainer.
 """
 
@@ -11,38 +11,21 @@ import inspect
 from typing import Any
 
 from mxtrain.config import Optim, python_objects
-from mxtrain.config.components import import_path, registry
+from mxtrain.config.components import import_path
+from mxtrain.config.components import optimizers as components
 from mxtrain.core.errors import UsageError, in_user_code
-from mxtrain.optim import extra_optimizers
 from mxtrain.runtime import mx
-
-FACTORIES = {
-    "sgd": mx.optimizer.SGD,
-    "nag": extra_optimizers.Nag,
-    "signum": extra_optimizers.Signum,
-    "adam": mx.optimizer.Adam,
-    "adamw": extra_optimizers.AdamW,
-    "nadam": extra_optimizers.NAdam,
-    "adamax": extra_optimizers.AdaMax,
-    "adadelta": extra_optimizers.AdaDelta,
-    "adagrad": lambda epsilon, **others: mx.optimizer.AdaGrad(eps=epsilon, **others),
-    "rmsprop": mx.optimizer.RMSProp,
-    "ftml": mx.optimizer.FTML,
-    "ftrl": mx.optimizer.Ftrl,
-    "lamb": extra_optimizers.Lamb,
-    "lars": extra_optimizers.Lars,
-}
 
 
 def build(optim: Optim) -> Any:
     """Return the optimizer that `optim` names; a user's own gets --momentum if it takes one."""
-    name, hyperparameters = registry.optimizer(optim)
+    name, hyperparameters = components.parse(optim)
     if python_objects.is_object(name) and isinstance(
         python_objects.require("--optimizer", name), mx.optimizer.Optimizer
     ):
         return _copy_of(python_objects.require("--optimizer", name))
-    if name in FACTORIES:
-        factory = FACTORIES[name]
+    if name in components.OPTIMIZERS:
+        factory = components.OPTIMIZERS[name].load()
     else:
         factory = import_path.load_callable("--optimizer", name)
         hyperparameters = _momentum(factory, optim)

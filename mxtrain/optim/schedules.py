@@ -2,7 +2,7 @@
 
 Owns the rate of each step, as a pure function of the step: a schedule maps a point of the run to a factor of the peak
 rate, without state, so a resumed run needs only its step. Some schedules are spread over the run, others count epochs
-and do not depend on its length. The names and their numbers are `config/components/registry.py`'s.
+and do not depend on its length. Which there are is said in `config/components/schedules.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, Callable, NamedTuple
 
 from mxtrain.config import Optim, python_objects
 from mxtrain.config.checks.bounds import FAR, SMALLEST
-from mxtrain.config.components import import_path, registry
+from mxtrain.config.components import import_path
+from mxtrain.config.components import schedules as components
 from mxtrain.core.errors import UsageError, as_user_code, in_user_code
 from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.optim.average_plan import settling_steps
@@ -87,12 +88,6 @@ def _half_cosine(fraction: float, top: float, floor: float) -> float:
     return floor + (top - floor) * 0.5 * (1.0 + math.cos(math.pi * fraction))
 
 
-FUNCTIONS: dict[str, Callable[..., float]] = {
-    function.__name__: function
-    for function in (constant, cosine, linear, poly, sigmoid, one_cycle, step, multistep, exp, inv)
-}
-
-
 def peak_rate(optim: Optim) -> float:
     """Return the rate that the schedule's factors multiply: --lr, or with --lr-base-batch by the linear rule."""
     return optim.lr * optim.batch_size / optim.lr_base_batch if optim.lr_base_batch else optim.lr
@@ -108,10 +103,10 @@ def rate_function(optim: Optim, length: RunLength) -> Callable[[int], float]:
         return lambda step: rate_of(step) if step < num_moving else 0.0
     if has_own_rates(optim):
         return functools.partial(_rate_of_scheduler, python_objects.require("--schedule", optim.schedule))
-    name, hyperparameters = registry.schedule(optim)
+    name, hyperparameters = components.parse(optim)
     factor: Callable[[SchedulePoint], float]
-    if name in FUNCTIONS:
-        factor = functools.partial(FUNCTIONS[name], **hyperparameters)
+    if name in components.SCHEDULES:
+        factor = functools.partial(components.SCHEDULES[name].load(), **hyperparameters)
     else:
         own: Callable[[float], Any] = as_user_code(
             f"--schedule {name}", import_path.load_callable("--schedule", name)

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.config import Data, Run
-from mxtrain.config.components import net_names, registry
+from mxtrain.config.components import losses as loss_names
+from mxtrain.config.components import nets as net_names
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays import array_fields, array_sets, tables
 from mxtrain.data.arrays.array_fields import Input
@@ -37,15 +38,15 @@ from mxtrain.tasks.number_targets import PredictedNumbers
 from mxtrain.tasks.several_labels import PredictedLabels
 from mxtrain.tasks.task import Description, Forward, Metric, Score, Task, TaskPrediction
 
-AUTO = registry.AUTO_LOSS
+AUTO = loss_names.AUTO
 
 
 class Arrays(Task, TaskPrediction):
     """The task; its description has `inputs`, and `class_names` or `targets`, and whether a sample `has_several`."""
 
     flags = task_flags.OF_CLASSES | task_flags.OF_TABLES | {"model", "loss", "sample_weight"}
-    nets = tuple(net_names.ARRAY_NETS)
-    losses = (*registry.LOSSES_OF_CLASSES, *registry.LOSSES_OF_NUMBERS, AUTO)
+    nets = net_names.that_take(net_names.ARRAYS)
+    losses = (*loss_names.of_target(loss_names.CLASSES), *loss_names.of_target(loss_names.NUMBERS), AUTO)
     looks_at = 1000
     suffixes = tables.SUFFIXES
     takes_names = True
@@ -153,13 +154,13 @@ class Arrays(Task, TaskPrediction):
         )
 
     def build_net(self) -> Any:
-        from mxtrain.models.nets import array_nets, zoo
+        from mxtrain.models.nets import zoo
 
-        name, outputs = self.run.model.model, self.predicted.num_outputs
+        text, outputs = self.run.model.model, self.predicted.num_outputs
         taken = {field.name: field.shape for field in array_fields.fields(self.inputs)}
-        if registry.model(name).name in net_names.ARRAY_NETS:
-            return array_nets.build(name, taken, outputs)
-        return zoo.user_net(name, inputs=taken, outputs=outputs)
+        if net_names.takes(text) == net_names.ARRAYS:
+            return net_names.build(text, inputs=taken, outputs=outputs)
+        return zoo.user_net(text, inputs=taken, outputs=outputs)
 
     @property
     def _taken(self) -> Named:
@@ -223,28 +224,25 @@ def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[st
 
 def _check_net(text: str, inputs: Sequence[Input]) -> None:
     """Refuse numbers of --model that do not go with the data, or with each other."""
-    name, hyperparameters = registry.model(text)
+    name = net_names.parse(text).name
+    net = net_names.NETS.get(name, net_names.Net(name))  # of the user's own nothing is known
     varying = next((each for each in inputs if each.varies), None)
-    if name == "mlp" and varying:
+    if net.needs_fixed_shapes and varying:
         raise UsageError(
             f"--model {text}: takes arrays of fixed shapes, and {varying.name} varies in length; give conv1d or lstm"
         )
-    # MXNet 1.9.1 writes beyond its memory on CPUs, where an LSTM computes another length between the forward and the
-    # backward pass of an LSTM.
     series = [each for each in inputs if each.varies or len(each.shape) > 1]
-    if name == "lstm" and len(series) > 1 and (varying or len({each.shape[0] for each in series}) > 1):
+    if net.needs_one_length and len(series) > 1 and (varying or len({each.shape[0] for each in series}) > 1):
         names = " and ".join(each.name for each in series)
         raise UsageError(
             f"--model {text}: MXNet's LSTMs need series of one length side by side, and those of {names} differ; give "
             "conv1d, or pad them to one length"
         )
-    if name == "conv1d" and hyperparameters["kernel"] % 2 == 0:
-        raise UsageError(f"--model {text}: kernel is even, and would shift the steps; give an odd one")
 
 
 def _has_labels(run: Run, train: Dataset) -> bool:
     """Return whether each sample has several labels: more than one target, and a loss of labels."""
-    loss, known = registry.loss(run.model.loss).name, train.labels()
+    loss, known = loss_names.parse(run.model.loss).name, train.labels()
     if loss not in several_labels.LOSSES or known.ndim < 2 or known.shape[1] < 2:
         return False
     if run.data.sampling != Data.sampling:
@@ -257,18 +255,18 @@ def _has_labels(run: Run, train: Dataset) -> bool:
 
 def _has_classes(run: Run, train: Dataset) -> bool:
     """Return whether what is to be predicted is a class; DataError where --loss compares something else."""
-    loss = registry.loss(run.model.loss).name
+    loss = loss_names.parse(run.model.loss).name
     known = train.labels()
     if train.class_names:
-        if loss in registry.LOSSES_OF_NUMBERS:
+        if loss in loss_names.of_target(loss_names.NUMBERS):
             raise DataError(
                 f"{train.path}: its targets are classes ('{train.class_names[0]}' and others), and --loss {loss} "
                 "compares numbers; leave it out"
             )
         return True
-    if loss in registry.LOSSES_OF_NUMBERS or (known.ndim > 1 and known.shape[1] > 1):
+    if loss in loss_names.of_target(loss_names.NUMBERS) or (known.ndim > 1 and known.shape[1] > 1):
         return False
-    if loss in registry.LOSSES_OF_CLASSES:
+    if loss in loss_names.of_target(loss_names.CLASSES):
         return True
     values = np.unique(known)  # NaN is none of the whole numbers
     if run.data.num_classes and len(values) and np.isin(values, np.arange(run.data.num_classes)).all():

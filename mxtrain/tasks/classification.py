@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Collection, Mapping, Sequence
 import numpy.typing as npt
 
 from mxtrain.config import Run
-from mxtrain.config.components import choices, registry
+from mxtrain.config.components import losses as loss_names
+from mxtrain.config.components import nets as net_names
 from mxtrain.data import image_fields, input_files
 from mxtrain.data.augment import mixup, normalization
 from mxtrain.data.augment.mixup import MixedIn
@@ -36,8 +37,8 @@ class Classification(Task, TaskPrediction):
     """The task; its description has `class_names`, a name for each output of the net, and `class_weights` if given."""
 
     flags = task_flags.OF_PICTURES | task_flags.OF_CLASSES | task_flags.OF_TEACHERS | {"model", "loss"}
-    nets = choices.MODELS
-    losses: ClassVar[Collection[str]] = registry.LOSSES_OF_CLASSES
+    nets = net_names.that_take(net_names.PICTURES)
+    losses: ClassVar[Collection[str]] = loss_names.of_target(loss_names.CLASSES)
     metric_kind = "classes"
     suffixes = input_files.PICTURES
     takes_names = True

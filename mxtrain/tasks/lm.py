@@ -15,7 +15,8 @@ import numpy as np
 from mxtrain.cluster.worker_group import in_order
 from mxtrain.config import Run, batch_plan
 from mxtrain.config.checks.bounds import LARGEST_ARRAY
-from mxtrain.config.components import net_names, registry
+from mxtrain.config.components import augmentations
+from mxtrain.config.components import nets as net_names
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset, Record
@@ -35,7 +36,7 @@ class LanguageModel(Task):
     """The task; its description has `tokenizer`, `vocab_size`, `end_token` and `window`."""
 
     flags = frozenset(("model", "window", "augment"))
-    nets = tuple(net_names.GPTS)
+    nets = net_names.that_take(net_names.TOKENS)
     unit = "tokens"
 
     @property
@@ -115,7 +116,7 @@ class LanguageModel(Task):
         return WindowReader(change)
 
     def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
-        if not registry.text_augmentations(self.run.data.augment):
+        if not augmentations.parse_of_text(self.run.data.augment):
             return ()
         windows = [tokens[targets >= 0] for tokens, targets in zip(arrays["tokens"], arrays["targets"])]
         tokenizer = self.description["tokenizer"]
@@ -141,14 +142,14 @@ class LanguageModel(Task):
         )
 
     def build_net(self) -> Any:
-        from mxtrain.models.nets import gpt, zoo
+        from mxtrain.models.nets import zoo
 
         text = self.run.model.model
-        name, hyperparameters = registry.model(text)
-        if name in net_names.GPTS:
-            net = gpt.Gpt(self.vocab_size, self.window, self.description["end_token"], **hyperparameters)
+        sizes = {"vocabulary": self.vocab_size, "length": self.window}
+        if net_names.takes(text) == net_names.TOKENS:
+            net = net_names.build(text, **sizes, end_token=self.description["end_token"])
         else:
-            net = zoo.user_net(name, vocabulary=self.vocab_size, length=self.window)
+            net = zoo.user_net(text, **sizes)
         zoo.check_sizes(net, text, self.vocab_size)
         return net
 

@@ -12,35 +12,19 @@ from mxtrain import runtime
 from mxtrain.cluster import environment
 from mxtrain.config import Run
 from mxtrain.config.components import import_path
+from mxtrain.config.components.tasks import TASKS
 from mxtrain.core.errors import UsageError, as_user_code, in_user_code
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.user.streams import Stream
 from mxtrain.tasks import task_flags
-from mxtrain.tasks.arrays import Arrays
-from mxtrain.tasks.classification import Classification
-from mxtrain.tasks.lm import LanguageModel
-from mxtrain.tasks.multilabel import Multilabel
-from mxtrain.tasks.regression import Regression
-from mxtrain.tasks.sequence_classification import SequenceClassification
 from mxtrain.tasks.task import Description, Task, TaskPrediction
-from mxtrain.tasks.token_classification import TokenClassification
 
 logger = logging.getLogger(__name__)
-
-BY_NAME: dict[str, type[Task]] = {
-    "classification": Classification,
-    "multilabel": Multilabel,
-    "regression": Regression,
-    "lm": LanguageModel,
-    "arrays": Arrays,
-    "sequence_classification": SequenceClassification,
-    "token_classification": TokenClassification,
-}
 
 
 def check_flags(run: Run) -> None:
     """Refuse flags that the task of a run does not heed."""
-    task_flags.check(run, class_of(run), BY_NAME)
+    task_flags.check(run, class_of(run), {name: task.load for name, task in TASKS.items()})
 
 
 def of_data(run: Run, train: Dataset, val: Dataset | None) -> Task:
@@ -61,8 +45,9 @@ def of_description(run: Run, description: Description) -> Task:
 def class_of(run: Run) -> type[Task]:
     """Return the class of a run's task; the user's own module is imported, and may import mxnet (docs/adr/0014)."""
     name = run.model.task
-    if name in BY_NAME:
-        return BY_NAME[name]
+    if name in TASKS:
+        known: type[Task] = TASKS[name].load()
+        return known
     runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
     found: type[Task] = import_path.load_callable("--task", name)
     if not (isinstance(found, type) and issubclass(found, Task)):
@@ -74,6 +59,8 @@ def prediction_of(task: Task) -> TaskPrediction:
     """Return the task as one that predicts; UsageError where it does not."""
     if isinstance(task, TaskPrediction):
         return task
+    from mxtrain.tasks.lm import LanguageModel
+
     if isinstance(task, LanguageModel):
         raise UsageError("--task lm: a language model names nothing; give it a --prompt to write on")
     raise UsageError(
@@ -83,7 +70,7 @@ def prediction_of(task: Task) -> TaskPrediction:
 
 def is_built_in(task: Task) -> bool:
     """Return whether a task is mxtrain's, and not the user's."""
-    return task.run.model.task in BY_NAME
+    return task.run.model.task in TASKS
 
 
 def in_code_of(task: Task) -> ContextManager[None]:

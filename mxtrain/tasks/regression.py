@@ -11,7 +11,8 @@ from typing import Any, Mapping, Sequence
 import numpy.typing as npt
 
 from mxtrain.config import Run
-from mxtrain.config.components import choices, registry
+from mxtrain.config.components import losses as loss_names
+from mxtrain.config.components import nets as net_names
 from mxtrain.data import image_fields, input_files
 from mxtrain.data.augment import normalization
 from mxtrain.data.fields import Array, Arrays, Field
@@ -29,8 +30,8 @@ class Regression(Task, TaskPrediction):
     """The task; its description is `{"targets": ...}`, names and statistics of the numbers."""
 
     flags = (task_flags.OF_PICTURES - {"mixup", "cutmix"}) | {"model", "loss", "sample_weight"}
-    nets = choices.MODELS
-    losses = registry.LOSSES_OF_NUMBERS
+    nets = net_names.that_take(net_names.PICTURES)
+    losses = loss_names.of_target(loss_names.NUMBERS)
     looks_at = 1000
     unit = "images"
     metric_kind = "numbers"

@@ -11,6 +11,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
+from mxtrain.config.components import losses as loss_names
 from mxtrain.core import plain_text
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
@@ -20,7 +21,7 @@ from mxtrain.tasks.metrics.multilabel_metrics import F1, AveragePrecision
 from mxtrain.tasks.net_inputs import NetInputs
 from mxtrain.tasks.task import Metric, Score
 
-LOSSES = ("binary_cross_entropy", "focal")
+LOSSES = loss_names.of_target(loss_names.LABELS)
 WRONG_LABELS = 10  # that are told of a sample
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, Mapping
 
 from mxtrain import config
 from mxtrain.config import Model, Run, schema
-from mxtrain.config.components import net_names, registry
+from mxtrain.config.components import losses, nets
 from mxtrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,18 +32,21 @@ ONLY_SOME_TASKS = (
 )
 
 
-def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
-    """Refuse the first flag that is set, and that `task` does not heed, with those of `known` that do."""
+def check(run: Run, task: type[Task], known: Mapping[str, Callable[[], type[Task]]]) -> None:
+    """Refuse the first flag that is set, and that `task` does not heed, with those of `known` that do.
+
+    These are imported, by the functions of `known`, only for the message.
+    """
     flags, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
     requested = schema.requested(run)
     for name in flags:
         is_set = flags[name] != default[name] or name in requested
         if is_set and name in ONLY_SOME_TASKS - task.flags:
             _refuse(run, name, "", known, lambda each, name=name: name in each.flags)  # type: ignore[misc]
-    net, loss = registry.model(run.model.model).name, registry.loss(run.model.loss).name
-    if "model" in task.flags and net in net_names.NETS and net not in task.nets:
+    net, loss = nets.parse(run.model.model).name, losses.parse(run.model.loss).name
+    if "model" in task.flags and net in nets.NETS and net not in task.nets:
         _refuse(run, "model", f" {net}", known, lambda each: net in each.nets)
-    if "loss" in task.flags and loss in registry.LOSSES and loss not in task.losses:
+    if "loss" in task.flags and loss in losses.LOSSES and loss not in task.losses:
         _refuse(run, "loss", f" {loss}", known, lambda each: loss in each.losses)
 
 
@@ -56,8 +59,12 @@ def refuse_of_classes(run: Run, why: str) -> None:
 
 
 def _refuse(
-    run: Run, name: str, value: str, known: Mapping[str, type[Task]], heeds: Callable[[type[Task]], bool]
+    run: Run,
+    name: str,
+    value: str,
+    known: Mapping[str, Callable[[], type[Task]]],
+    heeds: Callable[[type[Task]], bool],
 ) -> None:
-    heeding = [each for each, of_name in known.items() if heeds(of_name)]
+    heeding = [each for each, load in known.items() if heeds(load())]
     where = f"goes with --task {' or '.join(heeding)}, not with" if heeding else "means nothing to --task"
     raise UsageError(f"--{name.replace('_', '-')}{value} {where} {run.model.task}; leave it out")

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Mapping, Sequence
 
 from mxtrain.config import Run
-from mxtrain.config.components import net_names, registry
+from mxtrain.config.components import augmentations
+from mxtrain.config.components import losses as loss_names
+from mxtrain.config.components import nets as net_names
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
@@ -30,8 +32,8 @@ _OF_FORMAT = ("vocab_size", "end_token", "dtype")
 class TextTask(Task, TaskPrediction):
     """The base of both tasks; the description has class names, what is known of tokens, and the window."""
 
-    losses = registry.LOSSES_OF_CLASSES
-    nets = tuple(net_names.TEXT_NETS)
+    losses = loss_names.of_target(loss_names.CLASSES)
+    nets = net_names.that_take(net_names.TEXTS)
     unit = "texts"
     metric_kind = "classes"
     suffixes = (".txt",)
@@ -107,7 +109,7 @@ class TextTask(Task, TaskPrediction):
         )
 
     def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
-        if not registry.text_augmentations(self.run.data.augment):
+        if not augmentations.parse_of_text(self.run.data.augment):
             return ()
         known, has_one = self.description, arrays["label"].ndim == 1
         return [
@@ -130,7 +132,7 @@ class TextTask(Task, TaskPrediction):
         )
 
     def build_net(self) -> Any:
-        from mxtrain.models.nets import text_nets, zoo
+        from mxtrain.models.nets import zoo
 
         text, num_classes = self.run.model.model, len(self.class_names)
         sizes = {
@@ -139,8 +141,8 @@ class TextTask(Task, TaskPrediction):
             "num_classes": num_classes,
             "length": self.window,
         }
-        if registry.model(text).name in net_names.TEXT_NETS:
-            net = text_nets.build(text, **sizes, of_tokens=self.what_has_labels == OF_TOKENS)
+        if net_names.takes(text) == net_names.TEXTS:
+            net = net_names.build(text, **sizes, of_tokens=self.what_has_labels == OF_TOKENS)
         else:
             net = zoo.user_net(text, **sizes)
         zoo.check_sizes(net, text, num_classes)

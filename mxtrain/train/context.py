@@ -15,7 +15,7 @@ import numpy as np
 from mxtrain.cluster.worker_group import WorkerGroup, step_group
 from mxtrain.config import Run, exact_sums
 from mxtrain.config.checks import store_checks
-from mxtrain.config.components import choices, registry
+from mxtrain.config.components import stores
 from mxtrain.kvstore.trainer import StepTrainer, open_trainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.models.parameters import running_statistics, weights
@@ -80,7 +80,7 @@ class TrainContext:
     @property
     def is_async(self) -> bool:
         """True where workers update the weights without waiting for each other."""
-        return choices.is_async(self.run.layout.kvstore)
+        return stores.is_async(self.run.layout.kvstore)
 
 
 def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
@@ -103,7 +103,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         optimizer,
         "device" if is_trial else run.layout.kvstore,
         running_statistics.parameters(net),
-        registry.compression_threshold(optim.compress),
+        stores.compression_threshold(optim.compress),
         group,
         running_statistics.num_rows(job.plan.batch.num_micro_batches),
     )

@@ -16,9 +16,9 @@ from mxtrain.config import Optim
 from mxtrain.core.errors import Diverged, Stop
 from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.optim import early_stop, schedules
-from mxtrain.report.sinks.console import Shown
 from mxtrain.report.sinks.record import Record
-from mxtrain.report.sinks.writers import Logged, Report, open_sinks
+from mxtrain.report.sinks.sink import Logged, Shown
+from mxtrain.report.sinks.writers import Report, open_sinks
 from mxtrain.tasks.metrics import metric_selection
 from mxtrain.train import nonfinite_errors, signals
 from mxtrain.train.context import TrainContext, build_context

@@ -12,7 +12,7 @@ from typing import Any, Callable
 from mxtrain import runtime
 from mxtrain.cluster import environment
 from mxtrain.config import Model, Run, python_objects, schema
-from mxtrain.config.components import choices, import_path
+from mxtrain.config.components import augmentations, import_path
 from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data.arrays import array_sets, columns, tables
 from mxtrain.data.arrays.array_sets import ArrayRecords
@@ -168,7 +168,7 @@ def _without_effect(run: Run) -> list[str]:
     for_both = {
         "--sampling": data.sampling != default.sampling,
         "--cache": data.cache != default.cache,
-        "--augment": data.augment not in (default.augment, choices.IMAGENET_AUGMENTATION, "none"),
+        "--augment": data.augment not in (default.augment, augmentations.IMAGENET, "none"),
         "--overfit": bool(run.optim.overfit),
     }
     for_train = {

@@ -26,6 +26,14 @@ def test_the_api_page_is_that_of_the_docstrings() -> None:
     assert (ROOT / "docs" / "api.md").read_text() == render(), "run python docs/make_api.py"
 
 
+def test_tables_of_components_are_those_of_their_entries() -> None:
+    program = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))
+    pages = [*program["pages"]()]
+    assert len(pages) == 5
+    for page in pages:
+        assert page.read_text() == program["render"](page.read_text()), "run python docs/make_tables.py"
+
+
 @pytest.mark.parametrize("flag", config.flag_names())
 def test_every_flag_is_in_the_docs(flag: str) -> None:
     text = (ROOT / "README.md").read_text() + (ROOT / "docs" / "flags.md").read_text()

@@ -38,7 +38,7 @@ from .preparation import Prepare, PreparedItem, prepare_items
 from .progress import with_progress
 from .restart_intervals import NONE
 from .sources.item import Source
-from .sources.source_types import open_source
+from .sources.opening import SourceOptions, open_source
 
 CHECKPOINT_EVERY_SECONDS = 1.0
 
@@ -46,9 +46,8 @@ CHECKPOINT_EVERY_SECONDS = 1.0
 def pack(source: Path, out: Path, options: Options) -> None:
     """Pack `source` into `out`, and print a summary; DataError for bad items, unless they may be skipped."""
     started = time.monotonic()
-    opened = open_source(
-        source, options.source_type, options.root, options.multi_label, pack_options.selection(options)
-    )
+    of_type = SourceOptions(options.root, options.multi_label, pack_options.selection(options))
+    opened = open_source(source, options.source_type, of_type)
     for warning in opened.warnings:
         print(f"im2rec_wrapper: warning: {warning}", file=sys.stderr)
     pack_options.check(options, opened)

@@ -9,22 +9,7 @@ from typing import Any
 from mxtrain.config.flags.arguments import LARGEST_SEED
 
 from .arguments import fraction, whole_number
-
-# A copy of sources/source_types.py's, which would import OpenCV to print a help text; a test compares the two.
-SOURCE_TYPES = (
-    "folder",
-    "lst",
-    "csv",
-    "rec",
-    "webdataset",
-    "tfrecord",
-    "lmdb",
-    "hdf5",
-    "text",
-    "labelled_text",
-    "tagged_text",
-    "arrays",
-)
+from .sources.source_types import SOURCE_TYPES
 
 
 def add(commands: Any) -> None:

@@ -14,8 +14,8 @@ from typing import Any, Iterable, Iterator, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.config.components import spec
-from mxtrain.config.components.spec import Number
+from mxtrain.config.components import component
+from mxtrain.config.components.component import Component, Number, by_name
 from mxtrain.core import formats, regular_files
 from mxtrain.core.errors import UsageError
 from mxtrain.data.text import tokenizers, words
@@ -25,7 +25,9 @@ from .images import PackedItem
 from .sources.item import BadItem, Item, Source
 
 BPE = "bpe"
-KNOWN = {tokenizers.BYTES: {}, BPE: {"vocabulary": Number(8192, 257, 1 << 24)}}
+KNOWN = by_name(
+    Component(tokenizers.BYTES), Component(BPE, numbers={"vocabulary": Number(8192, 257, 1 << 24)})
+)
 
 
 class TaggedItem(NamedTuple):
@@ -44,7 +46,7 @@ def tokenizer(name: str, texts: Iterable[str]) -> Tokenizer:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--tokenizer {name}: cannot be read ({error})") from None
         return tokenizers.of_json(content, f"--tokenizer {name}")
-    found = spec.parse("--tokenizer", name, KNOWN)
+    found = component.parse("--tokenizer", name, KNOWN)
     if found.name == tokenizers.BYTES:
         return tokenizers.of_bytes()
     if found.name == BPE:

@@ -7,14 +7,25 @@ refused where they are found.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import math
 import tempfile
 from pathlib import Path
 
 from mxtrain.config import Data, Optim, Output, Run, batch_plan
 from mxtrain.config.checks import bounds, shrink_checks, store_checks
-from mxtrain.config.components import choices, import_path, registry
+from mxtrain.config.components import (
+    augmentations,
+    choices,
+    import_path,
+    initializers,
+    losses,
+    metrics,
+    nets,
+    optimizers,
+    schedules,
+    sinks,
+    tasks,
+)
 from mxtrain.config.flags import arguments
 from mxtrain.config.values import mean_deviation, rate_scales, sizes, step_range
 from mxtrain.core import command_name
@@ -30,9 +41,8 @@ def check(run: Run, begins: bool = True) -> None:
     store_checks.check_store(run)
     _check_devices(run)
     _check_batch(run)
-    for sink, package in (("tensorboard", "tensorboardX"), ("wandb", "wandb")):
-        if sink in run.output.log.split(",") and not importlib.util.find_spec(package):
-            raise UsageError(f"--log {sink} needs {package}: pip install 'mxtrain[logging]'")
+    for sink in run.output.log.split(","):
+        sinks.check_package(sink)
     if begins:  # a restarted job may have pruned the checkpoint it began with
         _check_resume(run.output.resume)
         _check_initial_weights(run)
@@ -104,11 +114,11 @@ def _check_channels(data: Data) -> None:
     mean_deviation.check(data)
     if data.channels == 3:
         return
-    if data.augment == choices.AUTO_AUGMENTATION:  # which changes none
+    if data.augment == augmentations.AUTO:  # which changes none
         return
-    for name, hyperparameters in registry.augmentations(data.augment):
+    for name, hyperparameters in augmentations.parse(data.augment):
         colours = [key for key in ("saturation", "hue") if hyperparameters.get(key)]
-        if name in registry.OF_COLOURS:
+        if name in augmentations.AUGMENTATIONS and augmentations.AUGMENTATIONS[name].needs_colours:
             raise UsageError(f"--augment {name} changes colours, and --channels 1 has none; leave it out")
         if colours:
             raise UsageError(
@@ -136,9 +146,9 @@ def _check_step(run: Run) -> None:
 
 
 def _check_model(run: Run) -> None:
-    registry.initializer(run.model.init)
-    smoothed = registry.SMOOTHED_LOSSES
-    smoothing, loss = run.optim.label_smoothing, registry.loss(run.model.loss).name
+    initializers.parse(run.model.init)
+    smoothed = losses.SMOOTHED
+    smoothing, loss = run.optim.label_smoothing, losses.parse(run.model.loss).name
     if smoothing >= 1:
         raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
     if run.optim.early_stop and not (run.data.val or run.optim.overfit):
@@ -165,7 +175,7 @@ def _check_model(run: Run) -> None:
                 f"{flag} {value:g}: there is no --teacher to learn from; give one, or leave it out"
             )
     # What `auto` is, only the data tells; its task refuses the flag where that is a loss of numbers.
-    if smoothing and loss not in (*smoothed, registry.AUTO_LOSS):
+    if smoothing and loss not in (*smoothed, losses.AUTO):
         raise UsageError(
             f"--label-smoothing: --loss {loss} does not know it; leave it out, or give {' or '.join(smoothed)}"
         )
@@ -191,10 +201,10 @@ def _check_batch(run: Run) -> None:
 
 
 def _check_names(run: Run) -> None:
-    registry.model(run.model.model)
-    import_path.check_name("--task", run.model.task, choices.TASKS)
-    registry.optimizer(run.optim)
-    registry.schedule(run.optim)
+    nets.parse(run.model.model)
+    import_path.check_name("--task", run.model.task, tasks.TASKS)
+    optimizers.parse(run.optim)
+    schedules.parse(run.optim)
     for flag, value, known in (
         ("--amp", run.model.amp, choices.AMP),
         ("--sums", run.optim.sums, choices.SUMS),
@@ -208,21 +218,12 @@ def _check_names(run: Run) -> None:
         if value not in known:
             raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
     for sink in run.output.log.split(","):
-        _check_sink(sink, run.output.out)
-    if run.model.task in ("lm", *choices.TEXT_CLASSIFICATIONS):
-        registry.text_augmentations(run.data.augment)
-    elif run.data.augment != choices.AUTO_AUGMENTATION:
-        registry.augmentations(run.data.augment)
-    registry.metrics(run.output.metric)
-
-
-def _check_sink(sink: str, out: str) -> None:
-    if sink in choices.SINKS:
-        return
-    raise UsageError(
-        f"--log {sink}: unknown{nearest(sink, choices.SINKS)} ({', '.join(choices.SINKS)}); {out}/metrics.jsonl holds "
-        "every number without it"
-    )
+        sinks.check_name(sink, run.output.out)
+    if tasks.defaults_of(run.model.task).reads_text:
+        augmentations.parse_of_text(run.data.augment)
+    elif run.data.augment != augmentations.AUTO:
+        augmentations.parse(run.data.augment)
+    metrics.parse(run.output.metric)
 
 
 def _check_loading(run: Run) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxtrain.config import Model, Run
-from mxtrain.config.components import choices
+from mxtrain.config.components import choices, stores
 from mxtrain.core.errors import UsageError, nearest
 
 
@@ -29,7 +29,7 @@ def _check_prune(run: Run) -> None:
         raise UsageError(
             f"--prune {share:g} takes the least of a trained net; give that as --pretrained, a run folder for instance"
         )
-    if by == "weight" and choices.is_async(run.layout.kvstore):
+    if by == "weight" and stores.is_async(run.layout.kvstore):
         raise UsageError(
             f"--prune-by weight with --kvstore {run.layout.kvstore}: servers hold the weights, and would move those "
             "that are 0; give dist_sync, or --prune-by channel"
@@ -49,7 +49,7 @@ def _check_average(run: Run) -> None:
             "do not go together: a run that ends early has no last epochs to average",
         ),
         (
-            choices.is_async(store),
+            stores.is_async(store),
             f"--kvstore {store}",
             "do not go together: servers hold the weights; give dist_sync",
         ),

@@ -9,29 +9,28 @@ import os
 from typing import Sequence
 
 from mxtrain.config import Layout, Run, batch_plan
-from mxtrain.config.components import choices, registry
+from mxtrain.config.components import optimizers, stores
 from mxtrain.core.errors import UsageError, nearest
 
 CLUSTER_FLAGS = (
     *("num_workers", "num_servers", "min_workers"),
     *("start_timeout", "silence_timeout", "stall_timeout", "max_restarts"),
 )
-NEED_WHOLE_LAYERS = ("lamb", "lars")
-LAZY_OPTIMIZERS = ("sgd", "adam")  # whose kernels in MXNet leave rows without a gradient alone
+LAZY_OPTIMIZERS = tuple(each.name for each in optimizers.OPTIMIZERS.values() if each.is_lazy)
 
 
 def check_store(run: Run) -> None:
     """Raise UsageError for a --kvstore that cannot work here, or a flag that does not go with it."""
     store = run.layout.kvstore
-    if store in choices.DIST_STORES:
+    if stores.has_servers(store):
         _check_cluster(run)
         return
-    if registry.compression_threshold(run.optim.compress):
+    if stores.compression_threshold(run.optim.compress):
         raise UsageError(
             f"--compress {run.optim.compress}: --kvstore {store} sends nothing anywhere; leave it out"
         )
-    if store not in choices.STORES:
-        raise UsageError(f"--kvstore {store}: unknown{nearest(store, choices.STORES + choices.DIST_STORES)}")
+    if store not in stores.STORES:
+        raise UsageError(f"--kvstore {store}: unknown{nearest(store, stores.STORES)}")
     role = os.environ.get("DMLC_ROLE", "")
     if role:
         raise UsageError(f"DMLC_ROLE={role} is set, but --kvstore {store} has no roles; unset DMLC_ROLE")
@@ -45,7 +44,7 @@ def check_store(run: Run) -> None:
 
 
 def _check_cluster(run: Run) -> None:
-    if choices.is_async(run.layout.kvstore):
+    if stores.is_async(run.layout.kvstore):
         check_async(run)
     _check_compress(run)
     check_min_workers(run.layout)
@@ -61,7 +60,7 @@ def check_min_workers(layout: Layout) -> None:
 
 
 def _check_compress(run: Run) -> None:
-    if not registry.compression_threshold(run.optim.compress):
+    if not stores.compression_threshold(run.optim.compress):
         return
     if run.model.loss_scale != "auto" or run.model.amp == "fp16":
         raise UsageError(
@@ -73,7 +72,7 @@ def _check_compress(run: Run) -> None:
 def check_async(run: Run) -> None:
     """Raise UsageError for the first flag that does not go with dist_async."""
     store, optim = f"--kvstore {run.layout.kvstore}", run.optim
-    name = registry.optimizer(optim).name
+    name = optimizers.parse(optim).name
     scale = run.model.loss_scale
     scales = scale == "dynamic" or (scale == "auto" and run.model.amp == "fp16")
     num_workers, num_micro_batches = run.layout.num_workers, batch_plan.of_run(run).num_micro_batches
@@ -91,12 +90,12 @@ def check_async(run: Run) -> None:
             "each worker would have another scale; give a number as --loss-scale",
         ),
         (
-            name in NEED_WHOLE_LAYERS,
+            name in optimizers.OPTIMIZERS and optimizers.OPTIMIZERS[name].needs_whole_layers,
             f"--optimizer {name}",
             "needs the length of whole layers, of which a server has a part; give sgd or adamw",
         ),
         (
-            name not in registry.OPTIMIZERS,
+            name not in optimizers.OPTIMIZERS,
             f"--optimizer {name}",
             "servers run no code that a worker names; give a known one, as sgd or adamw",
         ),
@@ -113,18 +112,18 @@ def check_async(run: Run) -> None:
 def check_tables(run: Run, unknown: Sequence[str]) -> None:
     """Raise UsageError for flags that do not go with row-sparse tables; `unknown` are those of no SparseEmbedding."""
     model, optim, store = run.model, run.optim, run.layout.kvstore
-    name = registry.optimizer(optim).name
+    name = optimizers.parse(optim).name
     tables = "with a row-sparse table in the net"
     if name not in LAZY_OPTIMIZERS:
         raise UsageError(
             f"--optimizer {name} {tables}: moves all rows at every step; give {' or '.join(LAZY_OPTIMIZERS)}"
         )
-    if store in choices.DIST_STORES and unknown:
+    if stores.has_servers(store) and unknown:
         raise UsageError(
             f"--model {run.model.model}: {unknown[0]} has row-sparse gradients; with --kvstore {store} that has to be "
             "a mxtrain.models.SparseEmbedding, which knows where its rows are"
         )
-    if store not in choices.DIST_STORES or choices.is_async(store):  # refused there whatever the net
+    if not stores.has_servers(store) or stores.is_async(store):  # refused there whatever the net
         return
     for refused, flag, why in (
         (optim.ema, f"--ema {optim.ema:g}", "no worker sees every update"),

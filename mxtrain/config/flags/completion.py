@@ -13,40 +13,52 @@ from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
 
 from mxtrain.config import schema
-from mxtrain.config.components import choices, net_names, registry
+from mxtrain.config.components import (
+    augmentations,
+    choices,
+    initializers,
+    losses,
+    metrics,
+    nets,
+    optimizers,
+    schedules,
+    sinks,
+    stores,
+    tasks,
+)
 from mxtrain.config.flags.arguments import png_path
 from mxtrain.config.values import mean_deviation
 
 # The words that a flag of fit takes, and flags whose value is a path, of fit and of others; the rest are free.
 WORDS: dict[str, Sequence[str]] = {
     "amp": choices.AMP,
-    "augment": (choices.AUTO_AUGMENTATION, *registry.AUGMENTATIONS, *registry.TEXT_CHANGES),
+    "augment": (augmentations.AUTO, *augmentations.AUGMENTATIONS, *augmentations.TEXT_AUGMENTATIONS),
     "cache": choices.CACHES,
     "checkpoint": ("best", "latest"),
     "class_weights": ("none", "auto"),
-    "compress": tuple(registry.COMPRESSIONS),
+    "compress": tuple(stores.COMPRESSIONS),
     "deviation": (mean_deviation.IMAGENET, mean_deviation.AUTO),
     "devices": ("cpu", "gpu"),
-    "init": tuple(registry.INITIALIZERS),
-    "kvstore": (*choices.STORES, *choices.DIST_STORES),
+    "init": tuple(initializers.INITIALIZERS),
+    "kvstore": tuple(stores.STORES),
     "loader": choices.LOADERS,
     "loader_workers": ("auto",),
-    "log": choices.SINKS,
+    "log": tuple(sinks.SINKS),
     "log_level": choices.LOG_LEVELS,
-    "loss": tuple(registry.LOSSES),
+    "loss": tuple(losses.LOSSES),
     "loss_scale": choices.LOSS_SCALES,
     "mean": (mean_deviation.IMAGENET, mean_deviation.AUTO),
-    "metric": tuple(registry.METRICS),
+    "metric": tuple(metrics.METRICS),
     "missing": ("refuse", "mean"),
-    "model": tuple(net_names.NETS),
+    "model": tuple(nets.NETS),
     "normalize": choices.NORMALIZE,
-    "optimizer": tuple(registry.OPTIMIZERS),
+    "optimizer": tuple(optimizers.OPTIMIZERS),
     "prune_by": choices.PRUNED,
     "resume": ("auto", "never"),
     "sampling": choices.SAMPLINGS,
-    "schedule": tuple(registry.SCHEDULES),
+    "schedule": tuple(schedules.SCHEDULES),
     "sums": choices.SUMS,
-    "task": choices.TASKS,
+    "task": tuple(tasks.TASKS),
     "tta": (*choices.TTA, "+".join(choices.TTA)),
     "verify": choices.VERIFY,
 }

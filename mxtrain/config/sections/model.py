@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mxtrain.config.components import choices
+from mxtrain.config.components import tasks
 from mxtrain.config.sections.flag import flag
 
 
@@ -14,8 +14,7 @@ class Model:
 
     task: str = flag(
         "classification",
-        "what is learnt: classification | multilabel | regression | arrays | lm | sequence_classification | "
-        "token_classification; or module:Class",
+        f"what is learnt: {' | '.join(tasks.TASKS)}; or module:Class",
     )
     model: str = flag(
         "",
@@ -67,6 +66,7 @@ class Model:
 
     def __post_init__(self) -> None:
         """Fill in what the task takes where a flag is left out."""
-        for name, of_task in (("model", choices.DEFAULT_MODELS), ("loss", choices.DEFAULT_LOSSES)):
+        defaults = tasks.defaults_of(self.task)
+        for name, of_task in (("model", defaults.model), ("loss", defaults.loss)):
             if not getattr(self, name):
-                object.__setattr__(self, name, of_task.get(self.task, of_task["classification"]))
+                object.__setattr__(self, name, of_task)

@@ -37,7 +37,8 @@ class Output:
     keep_last: int = flag(2, "how many of the newest checkpoints are kept")
     keep_best: int = flag(1, "how many of the best checkpoints are kept besides")
     log: str = flag(
-        "console", "sinks beside metrics.jsonl, joined by commas: console, tensorboard, wandb, csv; or none"
+        "console",
+        "sinks beside metrics.jsonl, joined by commas: console, tensorboard, wandb, csv, module:callable; or none",
     )
     profile: str = flag(
         "",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxtrain.config import Data
-from mxtrain.config.components import choices
+from mxtrain.config.components import augmentations
 from mxtrain.config.values import sizes
 from mxtrain.core.errors import DataError
 from mxtrain.data.decode import decoding, orientation
@@ -34,11 +34,11 @@ class AugmentChoice(NamedTuple):
 
 def of_data(data: Data, train: Dataset) -> AugmentChoice:
     """Return what --augment of a new run comes to on this training set: what was given, or what suits its pictures."""
-    if data.augment != choices.AUTO_AUGMENTATION:
+    if data.augment != augmentations.AUTO:
         return AugmentChoice(data.augment)
     side = _shorter_side(train)
     if side is None:  # a DataLoader, or nothing that can be read: training will say so
-        return AugmentChoice(choices.IMAGENET_AUGMENTATION)
+        return AugmentChoice(augmentations.IMAGENET)
     if side < SMALL:
         augment = f"pad_crop:pad={max(1, round(min(sizes.height_and_width(data.image_size)) / 8))}"
         return AugmentChoice(
@@ -49,9 +49,7 @@ def of_data(data: Data, train: Dataset) -> AugmentChoice:
     if not isinstance(train, Stream) and len(train) < FEW:
         why = f"{len(train)} pictures are few, and a crop keeps half of the area; give another if that cuts too much"
         return AugmentChoice(GENTLE, f"--augment {GENTLE}: {why}")
-    return AugmentChoice(
-        choices.IMAGENET_AUGMENTATION, f"--augment {choices.IMAGENET_AUGMENTATION}: as for ImageNet"
-    )
+    return AugmentChoice(augmentations.IMAGENET, f"--augment {augmentations.IMAGENET}: as for ImageNet")
 
 
 def _shorter_side(train: Dataset) -> int | None:

@@ -1,12 +1,12 @@
 """The random changes of --augment: functions from uint8 RGB pixels of the net's size to new ones of the same size.
 
 Each draws from the given generator alone, and does not write to its argument. Does not own the operations on colours
-and shapes (`colours.py`, `warps.py`), nor names, numbers and defaults (`transforms.py`).
+and shapes (`colours.py`, `warps.py`), nor names, numbers and defaults (`config/components/augmentations.py`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple
+from typing import Callable, NamedTuple
 
 import numpy as np
 
@@ -112,15 +112,3 @@ def randaugment(image: Pixels, rng: Rng, n: int, m: int) -> Pixels:
         is_negative = is_signed and rng.random() < 0.5
         image = change(image, neutral + (-strength if is_negative else strength) * m / 10)
     return image
-
-
-CHANGES: dict[str, Callable[..., Any]] = {
-    "flip": flip,
-    "vertical_flip": vertical_flip,
-    "rotate": rotate,
-    "colour_jitter": colour_jitter,
-    "grayscale": grayscale,
-    "lighting": lighting,
-    "randaugment": randaugment,
-    "erase": erase,
-}

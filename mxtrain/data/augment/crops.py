@@ -120,13 +120,6 @@ def pad_crop(payload: Payload, rng: Rng, size: Size, pad: int) -> Pixels:
     return framed[top : top + size.height, left : left + size.width]
 
 
-CROPS: dict[str, Callable[..., Pixels]] = {
-    "none": centre_crop,
-    "resized_crop": resized_crop,
-    "pad_crop": pad_crop,
-}
-
-
 def _centre_box(height: int, width: int, shape: Size) -> Box:
     high, wide = largest_within(height, width, shape)
     return Box((height - high) // 2, (width - wide) // 2, high, wide)

@@ -1,7 +1,7 @@
 """Building transforms `(payload, rng, out)`: that of --augment for training, and that of an evaluation.
 
-Does not own the names of augmentations and their numbers (`config/components/registry.py`), nor the functions behind
-them (crops in `crops.py`, the others in `augmentations.py`).
+Does not own which augmentations there are (`config/components/augmentations.py`), nor their functions (crops in
+`crops.py`, the others in `augmentations.py`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Callable
 
-from mxtrain.config.components import import_path, registry
-from mxtrain.config.components.spec import Spec
+from mxtrain.config.components import augmentations, import_path
+from mxtrain.config.components.component import Spec
 from mxtrain.config.values import sizes
 from mxtrain.config.values.mean_deviation import Numbers
 from mxtrain.config.values.sizes import ImageSize
@@ -33,13 +33,12 @@ def train_transform(
 
     As many numbers as there are, so many channels do pictures have: three, or one of grey.
     """
-    from mxtrain.data.augment import augmentations as known_changes
     from mxtrain.data.augment import crops
 
-    crop, *changes = registry.augmentations(spec)
+    crop, *changes = augmentations.parse(spec)
     return crops.Transform(
-        crop=_function(crops.CROPS, crop),
-        changes=tuple(_function(known_changes.CHANGES, change) for change in changes),
+        crop=_function(crop),
+        changes=tuple(_function(change) for change in changes),
         size=sizes.height_and_width(image_size),
         mean=mean,
         std=std,
@@ -64,9 +63,10 @@ def eval_transform(
     return crops.Transform(crop, (), size, mean, std)
 
 
-def _function(known: dict[str, Callable[..., Any]], augmentation: Spec) -> Callable[..., Any]:
-    if augmentation.name in known:
-        return functools.partial(known[augmentation.name], **augmentation.hyperparameters)
+def _function(augmentation: Spec) -> Callable[..., Any]:
+    if augmentation.name in augmentations.AUGMENTATIONS:
+        function = augmentations.AUGMENTATIONS[augmentation.name].load()
+        return functools.partial(function, **augmentation.hyperparameters)
     return as_user_code(
         f"--augment {augmentation.name}", import_path.load_callable("--augment", augmentation.name)
     )

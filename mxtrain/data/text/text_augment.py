@@ -1,22 +1,23 @@
 """Augmentation of texts: words replaced by synonyms or left out, spans of tokens masked.
 
 A text is its words, each with the spaces before it. Words are changed as text and made into tokens again, one by one;
-spans are masked last. What is drawn follows from the sample's generator alone. The names are
-`config/components/registry.py`'s.
+spans are masked last. What is drawn follows from the sample's generator alone. The names are in
+`config/components/augmentations.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import re
 from pathlib import Path
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from mxtrain.config.components import registry
-from mxtrain.config.components.spec import Spec
+from mxtrain.config.components import augmentations
+from mxtrain.config.components.component import Spec
 from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.records.recordio import Ints
@@ -31,8 +32,8 @@ _BEFORE_A_WORD = re.compile(r"(?<=\S)(?=\s)")
 class TextAugmentation:
     """A `texts.Change` as --augment says it. A picklable value; worker processes read the tokenizer themselves."""
 
-    specs: Sequence[Spec]
-    tables: Sequence[Synonyms]  # one for each spec, empty for those that have none
+    changes: Sequence[Callable[..., list[str]]]  # of words, each from words and a generator
+    masks: Sequence[Callable[..., Any]]  # each from the number of tokens and a generator
     tokenizer: str  # portable
     end_token: int | None
     vocab_size: int
@@ -57,13 +58,12 @@ class TextAugmentation:
 
     def masked(self, ids: Ints, rng: np.random.Generator) -> Ints:
         """Return the tokens with spans of them masked, but for ends of documents."""
-        for spec in self.specs:
-            if spec.name == "mask_spans":
-                is_masked = spans(len(ids), rng, **spec.hyperparameters) & (ids != self.end_token)
-                ids = np.where(is_masked, self._masks(len(ids), rng), ids)
+        for mask in self.masks:
+            is_masked = mask(len(ids), rng) & (ids != self.end_token)
+            ids = np.where(is_masked, self._instead(len(ids), rng), ids)
         return ids
 
-    def _masks(self, count: int, rng: np.random.Generator) -> Ints:
+    def _instead(self, count: int, rng: np.random.Generator) -> Ints:
         if self.has_mask:
             return np.full(count, self.vocab_size)
         if self.end_token is None:
@@ -73,12 +73,9 @@ class TextAugmentation:
 
     def with_other_words(self, ids: Ints, labels: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """Return the tokens, with some of their words replaced or left out, and their labels."""
-        of_words = [pair for pair in zip(self.specs, self.tables) if pair[0].name != "mask_spans"]
-        return self._with_other_words(ids, labels, of_words, rng) if of_words else (ids, labels)
+        return self._with_other_words(ids, labels, rng) if self.changes else (ids, labels)
 
-    def _with_other_words(
-        self, ids: Ints, labels: Ints, of_words: Sequence[tuple[Spec, Synonyms]], rng: np.random.Generator
-    ) -> tuple[Ints, Ints]:
+    def _with_other_words(self, ids: Ints, labels: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
         tokenizer = tokenizers.cached(self.tokenizer)
         assert tokenizer.decode is not None  # as `check` has seen
         own = ids[ids != self.end_token]
@@ -93,12 +90,8 @@ class TextAugmentation:
                 return ids, labels
             before = _BEFORE_A_WORD.split(text)
         after = before
-        for spec, table in of_words:
-            after = (
-                replaced(after, table, rng, spec.hyperparameters["p"])
-                if table
-                else left_out(after, rng, **spec.hyperparameters)
-            )
+        for change in self.changes:
+            after = change(after, rng)
         if after == before:
             return ids, labels
         pieces = [np.asarray(tokenizer.encode(word), np.int64) for word in after]
@@ -116,14 +109,21 @@ def make_augmentation(
     text: str, description: Mapping[str, Any], has_mask: bool = True
 ) -> TextAugmentation | None:
     """Return the augmentation of --augment, for a task with this description; None for none."""
-    specs = registry.text_augmentations(text)
+    specs = augmentations.parse_of_text(text)
     if not specs:
         return None
-    tables = [
-        read_synonyms(spec.hyperparameters["file"]) if spec.name == "synonyms" else {} for spec in specs
-    ]
+    masks = [_function(spec) for spec in specs if augmentations.TEXT_AUGMENTATIONS[spec.name].masks]
+    changes = [_function(spec) for spec in specs if not augmentations.TEXT_AUGMENTATIONS[spec.name].masks]
     tokenizer, end_token, size = (description[name] for name in ("tokenizer", "end_token", "vocab_size"))
-    return TextAugmentation(specs, tables, tokenizer, end_token, size, has_mask)
+    return TextAugmentation(changes, masks, tokenizer, end_token, size, has_mask)
+
+
+def _function(spec: Spec) -> Callable[..., Any]:
+    """Return the function of an augmentation, with its numbers and its table."""
+    augmentation, numbers = augmentations.TEXT_AUGMENTATIONS[spec.name], dict(spec.hyperparameters)
+    if augmentation.reads_table:
+        numbers["table"] = read_synonyms(numbers.pop("file"))
+    return functools.partial(augmentation.load(), **numbers)
 
 
 def as_seen(ids: Any, tokenizer: str, vocab_size: int) -> str:
@@ -141,17 +141,18 @@ def as_seen(ids: Any, tokenizer: str, vocab_size: int) -> str:
 def check(text: str, tokenizer: str, of_tokens: bool) -> dict[str, str]:
     """Refuse an augmentation that does not fit a data set, and return digests of the tables that it reads."""
     found = {}
-    for spec in registry.text_augmentations(text):
-        if spec.name == "drop_words" and of_tokens:
-            raise UsageError("--augment drop_words: would tear entities apart; give synonyms or mask_spans")
-        if spec.name != "mask_spans" and tokenizers.cached(tokenizer).decode is None:
+    for spec in augmentations.parse_of_text(text):
+        augmentation = augmentations.TEXT_AUGMENTATIONS[spec.name]
+        if augmentation.splits_entities and of_tokens:
+            raise UsageError(f"--augment {spec.name}: would tear entities apart; give synonyms or mask_spans")
+        if not augmentation.masks and tokenizers.cached(tokenizer).decode is None:
             raise UsageError(
                 f"--augment {spec.name}: the tokenizer {tokenizer} makes no text of its ids; give it `decode`, or "
                 "leave that out"
             )
-        if spec.name == "synonyms":
+        if augmentation.reads_table:
             table = sorted(read_synonyms(spec.hyperparameters["file"]).items())
-            found["synonyms"] = hashlib.sha256(repr(table).encode()).hexdigest()[:16]
+            found[spec.name] = hashlib.sha256(repr(table).encode()).hexdigest()[:16]
     return found
 
 
@@ -180,7 +181,7 @@ def read_synonyms(path: str) -> Synonyms:
     return table
 
 
-def replaced(words: Sequence[str], table: Synonyms, rng: np.random.Generator, p: float) -> list[str]:
+def replaced(words: Sequence[str], rng: np.random.Generator, table: Synonyms, p: float) -> list[str]:
     """Return the words, each of the table's with probability `p` as one of its synonyms.
 
     A word with a capital that is not in the table is looked up without it, and its synonym gets one.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Sequence
 
 from mxtrain.config import Run, batch_plan
 from mxtrain.config.checks import bounds
-from mxtrain.config.components import choices
+from mxtrain.config.components import stores
 from mxtrain.core.errors import UsageError, nearest
 from mxtrain.core.system import machine
 from mxtrain.data.user.streams import Stream
@@ -64,7 +64,7 @@ def examine(run: Run, options: DoctorOptions) -> dict[str, Any]:
     )  # no run folder is made
     inputs = session.open_inputs(run)
     run = inputs.task.run
-    is_cluster = run.layout.kvstore in choices.DIST_STORES
+    is_cluster = stores.has_servers(run.layout.kvstore)
     if list(only) == ["comm"] and not is_cluster:
         raise UsageError(
             f"--only comm: --kvstore {run.layout.kvstore} has no servers; give dist_sync, or other parts"
@@ -146,7 +146,7 @@ def rows(
         lines += net_doctor.overfit_rows(findings["overfit"])
         advised += net_doctor.overfit_advice(findings["overfit"], run.optim.lr)
     advised += run_speed.noise(findings)
-    is_cluster = run.layout.kvstore in choices.DIST_STORES
+    is_cluster = stores.has_servers(run.layout.kvstore)
     left = [part for part in PARTS if part not in options.parts and (part != "comm" or is_cluster)]
     return [
         *lines,

@@ -10,7 +10,7 @@ import os
 import time
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from mxtrain.config.components import registry
+from mxtrain.config.components import stores
 from mxtrain.core.errors import UsageError
 from mxtrain.core.system import kernels, machine
 from mxtrain.data.interfaces import Dataset
@@ -81,7 +81,7 @@ def comm(bench: Bench, elements: Sequence[int], seconds: float) -> dict[str, Any
     optim, layout = bench.run.optim, bench.run.layout
     used, other = optim.compress, "2bit" if optim.compress == "none" else "none"
     buckets = {
-        name: {"bucket_mb": DEFAULT_BUCKET_MB, "threshold": registry.compression_threshold(name)}
+        name: {"bucket_mb": DEFAULT_BUCKET_MB, "threshold": stores.compression_threshold(name)}
         for name in ((used, other) if layout.kvstore == "dist_sync" else (used,))
     }
     sums, unix = sum_jobs.SumTimes(layout.num_workers, elements, buckets), os.environ.get("DMLC_LOCAL") != "0"

@@ -15,7 +15,8 @@ from typing import Any, Iterator, NamedTuple
 
 from mxtrain import config, runtime
 from mxtrain.config import Run
-from mxtrain.config.components import choices, net_names, registry
+from mxtrain.config.components import nets
+from mxtrain.config.components import optimizers as optimizer_names
 from mxtrain.core import durable
 from mxtrain.core.errors import UsageError
 from mxtrain.export import inference_graph
@@ -127,17 +128,17 @@ def opened(named: Path, checkpoint: str | None, options: GraphOptions) -> Iterat
 
 def _is_model(word: str) -> bool:
     """Return whether a word is the name of a net, perhaps with numbers, or of a user's function."""
-    return ":" in word or word in net_names.NETS
+    return ":" in word or word in nets.NETS
 
 
 def _by_name(name: str, options: GraphOptions) -> DescribedNet:
     flags = ["--model", name, *(["--image-size", options.image_size] if options.image_size else [])]
-    net_name = registry.model(name).name
-    if net_name in net_names.ARRAY_NETS or net_name in net_names.TEXT_NETS:
+    net_name = nets.parse(name).name
+    if nets.takes(net_name) in (nets.ARRAYS, nets.TEXTS):
         raise UsageError(
             f"--graph {name}: takes its sizes from the data; train it, for a step if that will do, and give the run"
         )
-    is_lm = net_name in net_names.GPTS
+    is_lm = nets.takes(net_name) == nets.TOKENS
     if is_lm and (options.image_size or options.num_classes):
         raise UsageError(
             f"--graph {name}: is a language model, which has neither --image-size nor --num-classes"
@@ -166,7 +167,7 @@ def _classification(run: Run, num_classes: int) -> Task:
 def _similar(name: str) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, [*choices.MODELS, *net_names.GPTS], 3)
+    near = difflib.get_close_matches(name, [*nets.that_take(nets.PICTURES), *nets.that_take(nets.TOKENS)], 3)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
@@ -196,7 +197,7 @@ def training_memory(run: Run, net: Net) -> dict[str, Any]:
 
     shapes = [shape for each in net.operators for shape in each.trained_shapes]
     of_net = layer_table.sums(net)
-    is_own = registry.optimizer(run.optim).name not in optimizers.FACTORIES
+    is_own = optimizer_names.parse(run.optim).name not in optimizer_names.OPTIMIZERS
     return {
         "optimizer": run.optim.optimizer,
         "weight_bytes": FLOAT32_BYTES * of_net.num_parameters,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from mxtrain.config.components import registry
 from mxtrain.models.contract import Shape
 from mxtrain.runtime import mx
 
@@ -19,15 +18,22 @@ MASK = "_mask"
 Inputs = Mapping[str, Shape]
 
 
-def build(text: str, inputs: Inputs, outputs: int) -> Any:
-    """Return the net that `--model` names, not initialised yet."""
-    name, hyperparameters = registry.model(text)
-    if name == "mlp":
-        return Mlp(outputs, **hyperparameters)
-    dropout = hyperparameters.pop("dropout")
-    branch = {"conv1d": Convolutions, "lstm": Recurrences}[name]
+def mlp(inputs: Inputs, outputs: int, **numbers: Any) -> Any:
+    """Return layers of neurons over all arrays side by side."""
+    return Mlp(outputs, **numbers)
+
+
+def conv1d(inputs: Inputs, outputs: int, dropout: float, **numbers: Any) -> Any:
+    """Return convolutions over the steps of each series."""
     return OverSeries(
-        inputs, outputs, lambda number: branch(number, dropout=dropout, **hyperparameters), dropout
+        inputs, outputs, lambda number: Convolutions(number, dropout=dropout, **numbers), dropout
+    )
+
+
+def lstm(inputs: Inputs, outputs: int, dropout: float, **numbers: Any) -> Any:
+    """Return LSTM layers over the steps of each series."""
+    return OverSeries(
+        inputs, outputs, lambda number: Recurrences(number, dropout=dropout, **numbers), dropout
     )
 
 

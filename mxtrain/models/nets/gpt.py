@@ -1,4 +1,4 @@
-"""GPT: a decoder-only transformer, by the sizes of `config/components/registry.py` (docs/adr/0024).
+"""GPT: a decoder-only transformer, by the sizes of `config/components/nets.py` (docs/adr/0024).
 
 As GPT-2: norms before each half of a layer, learnt positions, GELU, and its first weights; but the scores have a
 matrix of their own, so that a net can be cut for --remat. An input token that ends a document begins the next one: a

@@ -54,6 +54,3 @@ def small_resnet(num_classes: int) -> Any:
             net.add(Residual(channels, stride))
         net.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(num_classes))
     return net
-
-
-BY_NAME = {"small_cnn": small_cnn, "small_resnet": small_resnet}

@@ -10,25 +10,31 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mxtrain.config.components import registry
-from mxtrain.core.errors import UsageError
 from mxtrain.models.nets.gpt import HIDDEN, SPREAD, Layer
 from mxtrain.runtime import mx
 
 nn = mx.gluon.nn
 
 
-def build(text: str, vocabulary: int, num_classes: int, length: int, of_tokens: bool) -> Any:
-    """Return the net that `--model` names, for the classes of texts or of their tokens; not initialised yet."""
-    name, hyperparameters = registry.model(text)
-    dropout = hyperparameters.pop("dropout")
-    if name == "transformer":
-        if hyperparameters["width"] % hyperparameters["heads"]:
-            raise UsageError(f"--model {text}: width is no multiple of heads; give one that is")
-        body = Transformer(vocabulary, length, dropout, **hyperparameters)
-    else:
-        body = {"text_cnn": Convolutions, "bilstm": Recurrences}[name](vocabulary, dropout, **hyperparameters)
-    return Classifier(body, num_classes, dropout, of_tokens)
+def text_cnn(
+    vocabulary: int, num_classes: int, length: int, of_tokens: bool, dropout: float, **numbers: int
+) -> Any:
+    """Return convolutions over the tokens, for the classes of texts or of their tokens."""
+    return Classifier(Convolutions(vocabulary, dropout, **numbers), num_classes, dropout, of_tokens)
+
+
+def bilstm(
+    vocabulary: int, num_classes: int, length: int, of_tokens: bool, dropout: float, **numbers: int
+) -> Any:
+    """Return an LSTM in both directions, for the classes of texts or of their tokens."""
+    return Classifier(Recurrences(vocabulary, dropout, **numbers), num_classes, dropout, of_tokens)
+
+
+def transformer(
+    vocabulary: int, num_classes: int, length: int, of_tokens: bool, dropout: float, **numbers: int
+) -> Any:
+    """Return an encoder of texts of at most `length` tokens, for their classes or those of their tokens."""
+    return Classifier(Transformer(vocabulary, length, dropout, **numbers), num_classes, dropout, of_tokens)
 
 
 class Classifier(mx.gluon.HybridBlock):  # type: ignore[misc]

@@ -16,12 +16,12 @@ from typing import Any, Mapping, Sequence
 from mxtrain import runtime
 from mxtrain.config import python_objects
 from mxtrain.config.checks.bounds import LARGEST_ARRAY
-from mxtrain.config.components import choices, gluoncv_names, import_path, torch_net_names
+from mxtrain.config.components import gluoncv_names, import_path, nets, torch_net_names
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models.analysis import shapes
 from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.contract import Contract
-from mxtrain.models.nets import small, torch_nets
+from mxtrain.models.nets import torch_nets
 from mxtrain.models.parameters import weights
 from mxtrain.models.rewrites import (
     broadcasts,
@@ -71,8 +71,8 @@ def build(name: str, num_classes: int, channels: int = COLOURS) -> Any:
     A user's function hears of the channels of pictures where these are not the three colours.
     """
     prelu.patch()
-    if name in choices.SMALL_NETS:
-        return small.BY_NAME[name](num_classes)
+    if name in nets.NETS and nets.NETS[name].factory:
+        return nets.NETS[name].load()(num_classes)
     if name in gluoncv_names.GLUONCV_CLASSIFIERS or name in torch_net_names.TORCH_NETS:
         net = _gluoncv_net(name, num_classes)
         if channels != COLOURS:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
-from mxtrain.config.components import import_path, registry
+from mxtrain.config.components import import_path
+from mxtrain.config.components import initializers as components
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models.analysis import graph
 from mxtrain.runtime import mx
@@ -50,19 +51,16 @@ def is_brought(parameter: Any) -> bool:
 
 def is_name(text: str) -> bool:
     """Return whether `text` is no initialiser of the user's own."""
-    return text == ZEROS or registry.initializer(text)[0] in {
-        **MATRIX_INITIALIZERS,
-        **ANY_SHAPE_INITIALIZERS,
-    }
+    return text == ZEROS or components.parse(text).name in components.INITIALIZERS
 
 
 def build(text: str) -> Any:
     """Return the MXNet initialiser that `--init` describes."""
-    name, hyperparameters = registry.initializer(text)
-    if name in ANY_SHAPE_INITIALIZERS:
-        return ANY_SHAPE_INITIALIZERS[name](**hyperparameters)
-    if name in MATRIX_INITIALIZERS:
-        return MatrixInitializer(text, MATRIX_INITIALIZERS[name](**hyperparameters))
+    name, hyperparameters = components.parse(text)
+    if name in components.INITIALIZERS:
+        component = components.INITIALIZERS[name]
+        initializer = component.load()(**hyperparameters)
+        return initializer if component.takes_any_shape else MatrixInitializer(text, initializer)
     made = as_user_code(f"--init {name}", import_path.load_callable("--init", name))()
     if not isinstance(made, mx.init.Initializer):
         raise UsageError(f"--init {name}: returned a {type(made).__name__}, not an mxnet Initializer")
@@ -85,22 +83,24 @@ class MatrixInitializer(mx.init.Initializer):  # type: ignore[misc]
         self.inner._init_weight(name, array)
 
 
-def _msra(factor_type: str, slope: float) -> Any:
+def msra(slope: float) -> Any:
     """Return He's initialiser: a ReLU halves the variance, a leaky one with this slope takes less."""
-    return mx.init.Xavier("gaussian", factor_type, magnitude=2 / (1 + slope**2))
+    return mx.init.Xavier("gaussian", "in", magnitude=2 / (1 + slope**2))
 
 
-MATRIX_INITIALIZERS: dict[str, Callable[..., Any]] = {
-    "msra": lambda slope: _msra("in", slope),
-    "msra_out": lambda slope: _msra("out", slope),
-    "xavier": lambda magnitude: mx.init.Xavier("uniform", "avg", magnitude),
-    "xavier_normal": lambda magnitude: mx.init.Xavier("gaussian", "avg", magnitude),
-    "orthogonal": lambda scale: mx.init.Orthogonal(scale),
-}
-ANY_SHAPE_INITIALIZERS: dict[str, Callable[..., Any]] = {
-    "normal": lambda sigma: mx.init.Normal(sigma),
-    "uniform": lambda scale: mx.init.Uniform(scale),
-}
+def msra_out(slope: float) -> Any:
+    """Return the same by the number of outputs."""
+    return mx.init.Xavier("gaussian", "out", magnitude=2 / (1 + slope**2))
+
+
+def xavier(magnitude: float) -> Any:
+    """Return Glorot's initialiser."""
+    return mx.init.Xavier("uniform", "avg", magnitude)
+
+
+def xavier_normal(magnitude: float) -> Any:
+    """Return Glorot's with a normal distribution."""
+    return mx.init.Xavier("gaussian", "avg", magnitude)
 
 
 def zero_gamma(net: Any, name: str) -> None:

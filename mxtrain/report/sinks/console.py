@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterable, NamedTuple, TextIO
+from typing import Any, Iterable, TextIO
 
 from mxtrain.report.sinks import progress
 from mxtrain.report.sinks.record import Record
-
-
-class Shown(NamedTuple):
-    """The names of the numbers that the console shows beside the loss and the rate.
-
-    Of evaluations these are the score, and what --metric adds: `others` are the task's, which only the records have.
-    """
-
-    unit: str = "images"  # of speed
-    step_means: tuple[str, ...] = ("accuracy",)
-    score: str = "accuracy"
-    others: frozenset[str] = frozenset()
-
-
-OF_PICTURES = Shown()
-
+from mxtrain.report.sinks.sink import OF_PICTURES, Logged, Shown
 
 STAGES = ("split", "load", "compute", "synchronize", "update", "other")  # of a step's wall time
 SMOOTHING = 0.9  # what the share of waiting for data keeps of itself from step to step
+
+
+def open_sink(run: Logged) -> Console:
+    """Return the console of a run."""
+    return Console(run.num_steps, run.step, shown=run.shown, num_epochs=run.num_epochs)
 
 
 class Console:

@@ -14,8 +14,14 @@ from typing import Any, Iterable
 
 from mxtrain.report.sinks import json_lines
 from mxtrain.report.sinks.record import PLACE, Record
+from mxtrain.report.sinks.sink import Logged
 
 RECORD_KINDS = ("train", "eval")
+
+
+def open_sink(run: Logged) -> Table:
+    """Begin the table of a run, with the rows of its earlier attempts."""
+    return Table(run.out / "metrics.csv", run.out / "metrics.jsonl")
 
 
 class Table:

@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.report.sinks.record import Record, numbers
+from mxtrain.report.sinks.sink import Logged
 
 FLUSH_SECONDS = 30.0  # from events in memory to the file
+
+
+def open_sink(run: Logged) -> TensorBoard:
+    """Return the event file of an attempt of a run."""
+    return TensorBoard(run.out / "logs" / "tensorboard", last_step=run.step)
 
 
 class TensorBoard:

@@ -17,11 +17,17 @@ from pathlib import Path
 import mxtrain
 from mxtrain.core.errors import Stop
 from mxtrain.report.sinks.record import Record
+from mxtrain.report.sinks.sink import Logged
 
 logger = logging.getLogger(__name__)
 
 END_SECONDS = 60.0  # for the last records, and to upload them
 GRACE_SECONDS = 5.0  # after those, for the process to end itself
+
+
+def open_sink(run: Logged) -> WandB:
+    """Start the process that logs a run."""
+    return WandB(run.out)
 
 
 class WandB:

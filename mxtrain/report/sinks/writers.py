@@ -1,7 +1,7 @@
 """The sinks of a run's records: metrics.jsonl, which is the truth, and what `--log` names, which shows it.
 
-Owns which there are, when their files are made, and what becomes of one that fails: it is given up, and the run goes
-on. Of metrics.jsonl alone a failure ends the run. No number is made here: what is measured comes from the loop.
+Owns when they are opened, and what becomes of one that fails: it is given up, and the run goes on. Of metrics.jsonl
+alone a failure ends the run. No number is made here: what is measured comes from the loop.
 """
 
 from __future__ import annotations
@@ -11,37 +11,19 @@ import logging
 import platform
 import sys
 import time
-from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple, Protocol
+from typing import Any, Callable, Iterator
 
 import mxtrain
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
+from mxtrain.config.components import import_path
+from mxtrain.config.components.sinks import CONSOLE, SINKS
 from mxtrain.core import errors
-from mxtrain.report.sinks.console import OF_PICTURES, Console, Shown
+from mxtrain.report.sinks.console import Console
 from mxtrain.report.sinks.json_lines import Before, JsonLines
 from mxtrain.report.sinks.record import Record, event
+from mxtrain.report.sinks.sink import Logged, Sink
 
 logger = logging.getLogger(__name__)
-
-
-class Sink(Protocol):
-    def write(self, record: Record) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Logged(NamedTuple):
-    """A run as its sinks have to know it."""
-
-    out: Path
-    num_steps: int
-    num_epochs: int = 0
-    sinks: tuple[str, ...] = ()  # of --log
-    step: int = 0  # steps that are done
-    epoch: int = 0
-    is_scored: bool = True  # the last of these steps is evaluated
-    shown: Shown = OF_PICTURES
-    job_restarts: int = 0  # of its cluster, by whoever restarts that
 
 
 class Report:
@@ -66,8 +48,8 @@ class Report:
         self.lap: Callable[[], float] | None = None  # returns the seconds that no record has yet
         self.stop_reason: str | None = None  # why the run ends before its end, where no exception says so
         self._names = run.sinks if group.rank == 0 else ()
-        if "console" in self._names:
-            self._open("console")
+        if CONSOLE in self._names:
+            self._open(CONSOLE)
 
     def write(self, record: Record) -> None:
         """Write a record everywhere; the first one begins the run."""
@@ -84,7 +66,7 @@ class Report:
 
     def evaluating(self, done: int, total: int) -> None:
         """Show how many of the samples of an evaluation are done, where anybody looks."""
-        console = self._sinks.get("console")
+        console = self._sinks.get(CONSOLE)
         if isinstance(console, Console):
             console.evaluating(done, total)
 
@@ -109,7 +91,7 @@ class Report:
         if self._group.is_writer:
             self._lines = JsonLines(run.out / "metrics.jsonl", run.step, run.is_scored)
         for name in self._names:
-            if name != "console":
+            if name != CONSOLE:
                 self._open(name)
         before = self._lines.before if self._lines is not None else Before()
         self.write(_beginning(run, before, self.initialise_seconds))
@@ -160,19 +142,11 @@ def open_sinks(
 
 
 def _open_sink(name: str, run: Logged) -> Sink:
-    if name == "console":
-        return Console(run.num_steps, run.step, shown=run.shown, num_epochs=run.num_epochs)
-    if name == "tensorboard":
-        from mxtrain.report.sinks.tensorboard import TensorBoard
-
-        return TensorBoard(run.out / "logs" / "tensorboard", last_step=run.step)
-    if name == "wandb":
-        from mxtrain.report.sinks.wandb_sink import WandB
-
-        return WandB(run.out)
-    from mxtrain.report.sinks.csv_table import Table
-
-    return Table(run.out / "metrics.csv", run.out / "metrics.jsonl")
+    """Open a sink that --log names, or the user's own."""
+    is_known = name in SINKS
+    open_sink = SINKS[name].load() if is_known else import_path.load_callable("--log", name)
+    sink: Sink = open_sink(run)
+    return sink
 
 
 def _versions() -> dict[str, str]:

@@ -66,7 +66,7 @@ class TaskLearning(abc.ABC):
     run: Run
     description: Description
 
-    # What it takes of the nets and losses that `config/components/registry.py` names, where it heeds --model and
+    # What it takes of the nets and losses that `config/components/` names, where it heeds --model and
     # --loss.
     nets: ClassVar[Collection[str]] = ()
     losses: ClassVar[Collection[str]] = ()

@@ -2,7 +2,7 @@
 
 Owns the formulas: what is kept of each micro-batch, and a number from all of that, in the order of the samples. Where
 scikit-learn has a number it is the same; where one has no meaning, as an area under a curve without a positive sample,
-it is NaN. Which metrics a run has is decided in `metric_selection.py`.
+it is NaN. Their names are in `config/components/metrics.py`; which a run has is decided in `metric_selection.py`.
 
     kind          predictions                          targets
     classes       (n, classes), higher is likelier     (n,), the number of a class
@@ -198,31 +198,21 @@ def _perplexity(sums: Floats) -> float:
 
 _of_classes = functools.partial(_over_classes, of_classes=_each_class)
 _of_labels = functools.partial(_over_classes, of_classes=_each_label)
-# By what a task judges, and by name. `topk` takes its k.
-FORMULAS: dict[str, dict[str, Formula]] = {
-    "classes": {
-        "accuracy": Formula(functools.partial(_hits, k=1), _share),
-        "topk": Formula(_hits, _share),
-        "balanced_accuracy": Formula(_decisions, _balanced_accuracy),
-        "macro_f1": Formula(_decisions, _macro_f1),
-        "precision": Formula(_decisions, functools.partial(_precision_or_recall, axis=0)),
-        "recall": Formula(_decisions, functools.partial(_precision_or_recall, axis=1)),
-        "auc": Formula(_probabilities, functools.partial(_of_classes, number=roc_auc)),
-        "average_precision": Formula(
-            _probabilities, functools.partial(_of_classes, number=_precision_on_average)
-        ),
-    },
-    "labels": {
-        "auc": Formula(_scores_and_labels, functools.partial(_of_labels, number=roc_auc)),
-    },
-    "numbers": {
-        "mae": Formula(
-            functools.partial(_errors, power=1), functools.partial(_mean_error, power=1), is_lower_better=True
-        ),
-        "rmse": Formula(
-            functools.partial(_errors, power=2), functools.partial(_mean_error, power=2), is_lower_better=True
-        ),
-        "r2": Formula(_pairs, _r2),
-    },
-    "likelihoods": {"perplexity": Formula(_log_likelihood, _perplexity, is_lower_better=True)},
-}
+
+ACCURACY = Formula(functools.partial(_hits, k=1), _share)
+TOPK = Formula(_hits, _share)  # which takes its k
+BALANCED_ACCURACY = Formula(_decisions, _balanced_accuracy)
+MACRO_F1 = Formula(_decisions, _macro_f1)
+PRECISION = Formula(_decisions, functools.partial(_precision_or_recall, axis=0))
+RECALL = Formula(_decisions, functools.partial(_precision_or_recall, axis=1))
+AUC_OF_CLASSES = Formula(_probabilities, functools.partial(_of_classes, number=roc_auc))
+AVERAGE_PRECISION = Formula(_probabilities, functools.partial(_of_classes, number=_precision_on_average))
+AUC_OF_LABELS = Formula(_scores_and_labels, functools.partial(_of_labels, number=roc_auc))
+MAE = Formula(
+    functools.partial(_errors, power=1), functools.partial(_mean_error, power=1), is_lower_better=True
+)
+RMSE = Formula(
+    functools.partial(_errors, power=2), functools.partial(_mean_error, power=2), is_lower_better=True
+)
+R2 = Formula(_pairs, _r2)
+PERPLEXITY = Formula(_log_likelihood, _perplexity, is_lower_better=True)

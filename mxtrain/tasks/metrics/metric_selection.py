@@ -18,13 +18,15 @@ import numpy as np
 from mxtrain import runtime
 from mxtrain.cluster import environment
 from mxtrain.config import python_objects
-from mxtrain.config.components import import_path, registry
+from mxtrain.config.components import import_path
+from mxtrain.config.components import metrics as components
+from mxtrain.config.components.component import load
 from mxtrain.core.errors import UsageError, in_user_code, nearest
 from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.interfaces.learning import NO_NUMBER
 from mxtrain.tasks.metrics.class_report import ClassReport
-from mxtrain.tasks.metrics.metric_functions import FORMULAS, Formula
+from mxtrain.tasks.metrics.metric_functions import Formula
 from mxtrain.tasks.task import Metric, PredictionsAndTargets, Score, State, Task
 
 TYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool")
@@ -48,7 +50,7 @@ def metrics_of(task: Task) -> list[Metric]:
     """Return the metrics that the task has anyway, and those of --metric; UsageError for one that does not fit it."""
     metrics = _own(task)
     has = {"loss", *(name for metric in metrics for name in names_of(metric) or ())}
-    for name, hyperparameters in registry.metrics(task.run.output.metric):
+    for name, hyperparameters in components.parse(task.run.output.metric):
         if _is_had_anyway(task, name, has):
             continue
         metric_of_flag = _make_metric(task, name, hyperparameters)
@@ -68,7 +70,7 @@ def names_beside(task: Task) -> frozenset[str]:
     own = [*_own(task), *([report] if report else [])]
     has = frozenset(name for metric in own for name in names_of(metric) or ())
     requested: set[str] = set()
-    for name, hyperparameters in registry.metrics(task.run.output.metric):
+    for name, hyperparameters in components.parse(task.run.output.metric):
         is_had = _is_had_anyway(task, name, has)
         requested.update({name} if is_had else names_of(_make_metric(task, name, hyperparameters)) or ())
     return has - requested
@@ -115,7 +117,7 @@ def value_of(score: Score, scores: Mapping[str, Any]) -> float:
 
 def _is_had_anyway(task: Task, name: str, has: Collection[str]) -> bool:
     """Return whether a task has a metric of --metric already; a user's task may call something else so."""
-    return name in registry.METRICS and name in has and tasks.is_built_in(task)
+    return name in components.METRICS and name in has and tasks.is_built_in(task)
 
 
 def _own(task: Task) -> list[Metric]:
@@ -153,17 +155,18 @@ def _is_lower_better(metric: Metric, name: str) -> bool:
 
 def _make_metric(task: Task, name: str, hyperparameters: Mapping[str, Any]) -> Metric:
     """Return a metric of --metric; UsageError where it does not fit the task."""
-    if name not in registry.METRICS:
+    if name not in components.METRICS:
         return _users(task, name)
-    fitting = FORMULAS.get(task.metric_kind, {})
+    fitting = components.of_target(task.metric_kind)
     if name not in fitting:
         has = f"it takes {', '.join(fitting)}, or module:callable" if fitting else "it takes module:callable"
         raise UsageError(f"--metric {name}: does not fit --task {task.run.model.task}; {has}")
-    formula = fitting[name]
+    metric = fitting[name]
+    formula: Formula = load(metric.factories[task.metric_kind])
     if hyperparameters:
         formula = formula._replace(kept=functools.partial(formula.kept, **hyperparameters))
-    shown = name.replace("topk", f"top{hyperparameters.get('k')}_accuracy")
-    return Named((shown,), formula, task.predictions_and_targets)
+    label = (metric.label or name).format(**hyperparameters)
+    return Named((label,), formula, task.predictions_and_targets)
 
 
 @dataclasses.dataclass(frozen=True)

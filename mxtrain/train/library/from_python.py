@@ -18,7 +18,7 @@ from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import Model, Optim, Run
 from mxtrain.config.checks import bounds
-from mxtrain.config.components import choices
+from mxtrain.config.components import stores
 from mxtrain.config.flags import from_python
 from mxtrain.core.errors import SIGINT, Stop, UsageError
 from mxtrain.data.arrays import columns
@@ -187,7 +187,7 @@ def _with_numbers(run: Run, **brought: Any) -> Run:
 
 def _node(run: Run) -> NodeSpec | None:
     """Return this process's place in its cluster; None without a dist_* store. UsageError where nobody started one."""
-    if run.layout.kvstore not in choices.DIST_STORES:
+    if not stores.has_servers(run.layout.kvstore):
         return None
     node = environment.node_spec(os.environ, run)
     if node is None:

@@ -8,7 +8,7 @@ from typing import Any, Iterable, Iterator, Sequence
 import numpy as np
 
 from mxtrain.config import Run
-from mxtrain.config.components import net_names, registry
+from mxtrain.config.components import nets
 from mxtrain.core.system import machine
 from mxtrain.models import remat, segments
 from mxtrain.models.contract import Shape
@@ -29,7 +29,7 @@ def parameter_table(job: TrainingJob) -> str:
     A GPT that is too large for this machine is described and not built, which a third line says.
     """
     run, task, num_devices = job.run, job.task, job.plan.batch.num_devices
-    if registry.model(run.model.model).name in net_names.GPTS:
+    if nets.takes(run.model.model) == nets.TOKENS:
         net, left = task.build_net(), machine.available_memory()
         if 2 * num_devices * sum(map(_bytes, net.collect_params().values())) > left:
             optimizer, computed = _prepare(job, net)

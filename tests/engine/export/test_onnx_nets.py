@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.config.components import nets
 from mxtrain.export import inference_graph
-from mxtrain.models.nets import array_nets, text_nets
 from mxtrain.models.nets.gpt import Gpt
 from mxtrain.models.parameters import initializers
 from mxtrain.runtime import mx
@@ -58,7 +58,7 @@ def test_nets_of_arrays(name: str, varies: bool) -> None:
         pytest.skip("takes arrays of fixed shapes")
     inputs = SERIES if varies else {"x": (STEPS, COLUMNS), "y": (5,)}
     values = drawn(inputs, 3)
-    assert_agreement(traced(array_nets.build(name, inputs, 2), inputs, values), values)
+    assert_agreement(traced(nets.build(name, inputs=inputs, outputs=2), inputs, values), values)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_nets_of_arrays(name: str, varies: bool) -> None:
 @pytest.mark.parametrize("of_tokens", [False, True])
 def test_nets_of_texts(name: str, of_tokens: bool) -> None:
     values = drawn(TEXT, 3)
-    net = text_nets.build(name, WORDS, 4, STEPS, of_tokens)
+    net = nets.build(name, vocabulary=WORDS, num_classes=4, length=STEPS, of_tokens=of_tokens)
     assert_agreement(traced(net, TEXT, values), values)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain.config import Optim
-from mxtrain.config.components.registry import OPTIMIZERS
+from mxtrain.config.components.optimizers import OPTIMIZERS
 from mxtrain.kvstore import unpickle
 from mxtrain.kvstore.commands import ApplyUpdates, Assign, SetLearningRate
 from mxtrain.kvstore.server import known_classes

@@ -7,10 +7,12 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config.checks import run_checks
+from mxtrain.config.components import nets
+from mxtrain.config.components.optimizers import OPTIMIZERS
 from mxtrain.core.errors import UsageError
-from mxtrain.models.nets import text_nets, zoo
+from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import weights
-from mxtrain.optim import layer_rates, optimizers
+from mxtrain.optim import layer_rates
 from mxtrain.train.net import dry_run
 from tests.support.nets.training_steps import (
     CLASSES,
@@ -37,7 +39,7 @@ def moved(flags: str) -> dict[str, np.ndarray]:
     return {name: after[name] - before[name] for name, each in named.items() if each.grad_req != "null"}
 
 
-@pytest.mark.parametrize("optimizer", sorted(optimizers.FACTORIES))
+@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
 def test_each_optimizer_moves_a_parameter_by_its_own_rate(optimizer: str) -> None:
     plain = moved(f"--optimizer {optimizer}")
     scaled = moved(f"--optimizer {optimizer} --lr-scale *.weight=0.5,0.*=0.25")
@@ -101,7 +103,9 @@ def test_the_layers_of_known_nets(name: str, count: int | None) -> None:
 
 
 def test_the_layers_of_a_body_with_a_head_are_its_own() -> None:
-    net = text_nets.build("transformer:layers=3,heads=2,width=8", 20, 2, 12, of_tokens=False)
+    net = nets.build(
+        "transformer:layers=3,heads=2,width=8", vocabulary=20, num_classes=2, length=12, of_tokens=False
+    )
     names = {id(each): name for name, each in weights.named_parameters(net).items()}
     firsts = [names[id(layer[0])] for layer in layer_rates.layers(net)]
     assert firsts[:2] == ["body.tokens.weight", "body.positions.weight"]

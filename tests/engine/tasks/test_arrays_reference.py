@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mxtrain.config import Run
+from mxtrain.config.components import nets
 from mxtrain.data.loading import order
 from mxtrain.evaluate import evaluate
 from mxtrain.fit import fit
-from mxtrain.models.nets import array_nets
 from mxtrain.runtime import mx
 
 BATCH, RATE = 16, 0.01
@@ -56,7 +56,7 @@ class Plain:
         self.label_mean, self.label_deviation = (0, 1) if self.is_classes else (labels.mean(), labels.std())
         shape = train[0][0].shape
         # Without a mask: each sample is computed alone, as long as it is.
-        self.net = array_nets.build(text, {"data": shape}, 3 if self.is_classes else 1)
+        self.net = nets.build(text, inputs={"data": shape}, outputs=3 if self.is_classes else 1)
         self.net.initialize(mx.init.Xavier())
         self.net(mx.nd.zeros((1, *shape)))
         self.net.load_parameters(str(weights))
@@ -111,7 +111,7 @@ class Plain:
 def weights_of(name: str, train: Any, seed: int, path: Path) -> Path:
     text, _, loss = CASES[name]
     shape = train[0][0].shape
-    net = array_nets.build(text, {"data": shape}, 3 if loss == "cross_entropy" else 1)
+    net = nets.build(text, inputs={"data": shape}, outputs=3 if loss == "cross_entropy" else 1)
     mx.random.seed(seed)
     net.initialize(mx.init.Xavier())
     net(mx.nd.zeros((1, *shape)))

@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config.checks import bounds, run_checks
-from mxtrain.config.components.registry import OPTIMIZERS
+from mxtrain.config.components.optimizers import OPTIMIZERS
 from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.optim import precision, schedules
 from mxtrain.runtime import mx
@@ -46,7 +46,7 @@ def trained(flags: str, loudness: float = 1.0) -> step.StepResult:
 def test_rates_decays_and_the_numbers_of_optimizers(name: str, end: str) -> None:
     """The lowest rate there can be, and the highest: that of a schedule that goes up, by the linear rule."""
     least, highest = bounds.RANGES["lr"]
-    ends = {key: getattr(number, end) for key, number in OPTIMIZERS[name].items()}
+    ends = {key: getattr(number, end) for key, number in OPTIMIZERS[name].numbers.items()}
     if not ends.get("centered", 1):
         del ends["gamma2"]
     spec = f"{name}:" + ",".join(f"{key}={value:g}" for key, value in ends.items())

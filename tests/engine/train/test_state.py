@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mxtrain.checkpoint import directory
-from mxtrain.config.components.registry import OPTIMIZERS
+from mxtrain.config.components.optimizers import OPTIMIZERS
 from mxtrain.core.errors import DataError, Diverged
 from mxtrain.optim import precision
 from mxtrain.runtime import mx

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from mxtrain import config
-from mxtrain.config.components import registry
+from mxtrain.config.components import schedules as components
 from mxtrain.core.errors import UsageError
 from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.optim import schedules
@@ -58,14 +58,13 @@ def rates(spec: str, steps_per_epoch: float, num_steps: int, *flags: str) -> lis
 
 def end(spec: str, epochs: float) -> float:
     """Return the rate of the step after the last."""
-    name, numbers = registry.schedule(optim_of(spec))
-    return schedules.FUNCTIONS[name](schedules.SchedulePoint(1.0, epochs, epochs), **numbers)
+    name, numbers = components.parse(optim_of(spec))
+    return components.SCHEDULES[name].load()(schedules.SchedulePoint(1.0, epochs, epochs), **numbers)
 
 
 def test_every_function_has_its_numbers_and_an_example() -> None:
-    assert list(schedules.FUNCTIONS) == list(registry.SCHEDULES)
-    assert {spec.split(":")[0] for spec in EXAMPLES} == set(schedules.FUNCTIONS)
-    assert set(registry.EPOCH_SCHEDULES) < set(schedules.FUNCTIONS)
+    assert {spec.split(":")[0] for spec in EXAMPLES} == set(components.SCHEDULES)
+    assert set(components.EPOCH_SCHEDULES) < set(components.SCHEDULES)
 
 
 # What holds for all
@@ -94,7 +93,7 @@ def test_the_warm_up_climbs_evenly_to_where_the_schedule_begins(spec: str) -> No
 
 @pytest.mark.parametrize("spec", EXAMPLES)
 def test_a_schedule_begins_at_the_peak(spec: str) -> None:
-    numbers = registry.schedule(optim_of(spec)).hyperparameters
+    numbers = components.parse(optim_of(spec)).hyperparameters
     assert rates(spec, 10, 100)[0] == pytest.approx(numbers.get("start", 1.0))
 
 
@@ -113,7 +112,7 @@ def test_smooth_schedules_have_no_jumps(spec: str) -> None:
     for steps_per_epoch in (400, 800):
         found = rates(spec, steps_per_epoch, 10 * steps_per_epoch, "--warmup-epochs", "1")
         sizes = sorted(abs(after - before) for before, after in zip(found, found[1:]))
-        restarts = registry.schedule(optim_of(spec)).hyperparameters.get("cycles", 1) - 1
+        restarts = components.parse(optim_of(spec)).hyperparameters.get("cycles", 1) - 1
         jumps.append(sizes[-1 - restarts])
     assert jumps[1] == pytest.approx(jumps[0] / 2, rel=0.2)
 
@@ -140,7 +139,7 @@ def test_a_schedule_ends_where_the_docs_say(spec: str, expected: float) -> None:
     assert nearly == pytest.approx(expected, abs=1e-4) or spec.startswith(("step", "multistep"))
 
 
-@pytest.mark.parametrize("spec", registry.EPOCH_SCHEDULES)
+@pytest.mark.parametrize("spec", components.EPOCH_SCHEDULES)
 def test_schedules_that_count_epochs_do_not_depend_on_the_length_of_the_run(spec: str) -> None:
     spec = "multistep:at=2/5" if spec == "multistep" else spec
     short, long = (rates(spec, 10, num_steps, "--warmup-epochs", "1") for num_steps in (70, 300))
@@ -148,7 +147,7 @@ def test_schedules_that_count_epochs_do_not_depend_on_the_length_of_the_run(spec
 
 
 @pytest.mark.parametrize(
-    "spec", [spec for spec in EXAMPLES if spec.split(":")[0] not in registry.EPOCH_SCHEDULES]
+    "spec", [spec for spec in EXAMPLES if spec.split(":")[0] not in components.EPOCH_SCHEDULES]
 )
 def test_other_schedules_are_spread_over_the_run(spec: str) -> None:
     short, long = rates(spec, 10, 100), rates(spec, 10, 300)
@@ -266,7 +265,7 @@ def test_a_path_has_to_give_numbers_that_float32_takes(own: str, gave: str) -> N
 )
 def test_invalid_schedules_are_refused(spec: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint) as refused:
-        registry.schedule(optim_of(spec))
+        components.parse(optim_of(spec))
     assert str(refused.value).startswith("--schedule ") and "\n" not in str(refused.value)
 
 
@@ -289,11 +288,11 @@ def test_a_run_that_is_over_names_the_flag_that_ends_it() -> None:
         assert f"12 steps are done, and --max-steps {most} allows" in said and "--epochs" not in said
 
 
-@pytest.mark.parametrize("name", schedules.FUNCTIONS)
+@pytest.mark.parametrize("name", components.SCHEDULES)
 def test_the_docs_give_every_schedule_its_numbers(name: str) -> None:
     page = Path(__file__).parents[3] / "docs" / "optimizing.md"
     numbers = ", ".join(
         f"`{key}={number.default:g}`" if number.default != () else f"`{key}`"
-        for key, number in registry.SCHEDULES[name].items()
+        for key, number in components.SCHEDULES[name].numbers.items()
     )
     assert f"| `{name}` | {numbers}{' ' if numbers else ''}|" in page.read_text()

@@ -14,7 +14,7 @@ from tools.im2rec_wrapper.check import check
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack
 from tools.im2rec_wrapper.sources.item import BadItem
-from tools.im2rec_wrapper.sources.source_types import open_source
+from tools.im2rec_wrapper.sources.opening import open_source
 
 
 def lines(path, *objects):

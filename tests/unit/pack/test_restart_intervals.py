@@ -16,7 +16,7 @@ from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack
 from tools.im2rec_wrapper.plan import plan_outputs
 from tools.im2rec_wrapper.restart_intervals import JPEGTRAN, NATIVE
-from tools.im2rec_wrapper.sources.source_types import open_source
+from tools.im2rec_wrapper.sources.opening import open_source
 
 needs_native = pytest.mark.skipif(
     native.rewrite_jpeg is None, reason="mxtrain was installed without a C compiler"
@@ -74,7 +74,7 @@ def test_with_no_means_they_are_left_out_or_refused(folder, capsys, monkeypatch,
 
 
 def test_a_run_is_not_resumed_in_another_way(folder):
-    found = open_source(folder, None, None, False)
+    found = open_source(folder)
 
     def described(way, **options):
         splits = plan_outputs(found.items, folder.parent / "out", Options(**options))

@@ -8,11 +8,10 @@ import pytest
 
 from mxtrain.core.errors import DataError, UsageError
 from tests.support.data.source_files import touch, write
-from tools.im2rec_wrapper import pack_command
-from tools.im2rec_wrapper.sources import source_types
 from tools.im2rec_wrapper.sources.item import BadItem
 from tools.im2rec_wrapper.sources.labels import resolve_labels
-from tools.im2rec_wrapper.sources.source_types import open_source, recognise
+from tools.im2rec_wrapper.sources.opening import SourceOptions, open_source
+from tools.im2rec_wrapper.sources.recognise import recognise
 
 
 def named(found):
@@ -82,7 +81,7 @@ def test_a_lst_as_mxnets_im2rec_writes_it(tmp_path):
 def test_a_root_is_where_paths_begin(tmp_path):
     touch(tmp_path / "images" / "1.jpg")
     path = write(tmp_path / "pets.lst", "0\t0\t1.jpg\n")
-    found = open_source(path, root=tmp_path / "images")
+    found = open_source(path, options=SourceOptions(root=tmp_path / "images"))
     assert found.read(found.items[0]) == b"1.jpg"
 
 
@@ -138,18 +137,18 @@ def test_several_labels(tmp_path):
     numbers = write(tmp_path / "n.csv", "path,cat,dog\n1.jpg,0,1\n2.jpg,1,1\n")
     with pytest.raises(UsageError, match="2 labels: add --multi-label"):
         open_source(numbers)
-    found = open_source(numbers, multi_label=True)
+    found = open_source(numbers, options=SourceOptions(multi_label=True))
     assert named(found) == [("1.jpg", (0.0, 1.0)), ("2.jpg", (1.0, 1.0))]
     assert found.class_names == ["cat", "dog"]
     names = write(tmp_path / "w.csv", "1.jpg,dog\n2.jpg,cat,dog\n3.jpg,\n")
-    found = open_source(names, multi_label=True)
+    found = open_source(names, options=SourceOptions(multi_label=True))
     assert named(found) == [("1.jpg", (0.0, 1.0)), ("2.jpg", (1.0, 1.0)), ("3.jpg", (0.0, 0.0))]
     joined = write(tmp_path / "j.csv", "1.jpg,dog; cat\n2.jpg,cat\n3.jpg,\n")
-    found = open_source(joined, multi_label=True)
+    found = open_source(joined, options=SourceOptions(multi_label=True))
     assert named(found) == [("1.jpg", (1.0, 1.0)), ("2.jpg", (1.0, 0.0)), ("3.jpg", (0.0, 0.0))]
     assert found.class_names == ["cat", "dog"]
     listed = write(tmp_path / "k.csv", "1.jpg,2;0\n2.jpg,1\n3.jpg,\n")
-    found = open_source(listed, multi_label=True)
+    found = open_source(listed, options=SourceOptions(multi_label=True))
     assert named(found) == [
         ("1.jpg", (1.0, 0.0, 1.0)),
         ("2.jpg", (0.0, 1.0, 0.0)),
@@ -158,9 +157,12 @@ def test_several_labels(tmp_path):
     assert found.class_names == ["0", "1", "2"]
     for wrong in ("1.jpg,1;-2\n", "1.jpg,1;0.5\n", "1.jpg,1;1e9\n"):
         with pytest.raises(DataError, match="among classes, which are whole numbers from 0 to 65535"):
-            open_source(write(tmp_path / "l.csv", wrong), multi_label=True)
+            open_source(write(tmp_path / "l.csv", wrong), options=SourceOptions(multi_label=True))
     lst = write(tmp_path / "a.lst", "0\t0.5\t-1\t1.jpg\n1\t2\t3\t2.jpg\n")
-    assert named(open_source(lst, multi_label=True)) == [("1.jpg", (0.5, -1.0)), ("2.jpg", (2.0, 3.0))]
+    assert named(open_source(lst, options=SourceOptions(multi_label=True))) == [
+        ("1.jpg", (0.5, -1.0)),
+        ("2.jpg", (2.0, 3.0)),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,9 @@ def test_a_bad_list_names_its_line(tmp_path, name, text, words):
 )
 def test_names_of_outputs_that_no_class_list_can_hold_are_refused(tmp_path, header, words):
     with pytest.raises(DataError, match=words):
-        open_source(write(tmp_path / "a.csv", f"{header}\n1.jpg,0,1\n"), multi_label=True)
+        open_source(
+            write(tmp_path / "a.csv", f"{header}\n1.jpg,0,1\n"), options=SourceOptions(multi_label=True)
+        )
 
 
 @pytest.mark.parametrize("words", [("1_2", "12"), ("1_2", "3_4"), ("١", "1"), ("0x1", "1"), ("nan", "cat")])
@@ -250,10 +254,6 @@ def test_text_documents(tmp_path):
 
 
 # Which kind it is
-
-
-def test_the_command_knows_the_kinds():
-    assert tuple(source_types.SOURCE_TYPES) == pack_command.SOURCE_TYPES
 
 
 def test_what_a_folder_holds_tells_its_kind(tmp_path):

@@ -29,7 +29,8 @@ from tests.support.data.binary_sources import (
 from tools.im2rec_wrapper.sources import protobuf
 from tools.im2rec_wrapper.sources.crc32c import crc32c
 from tools.im2rec_wrapper.sources.item import BadItem
-from tools.im2rec_wrapper.sources.source_types import open_source, recognise
+from tools.im2rec_wrapper.sources.opening import SourceOptions, open_source
+from tools.im2rec_wrapper.sources.recognise import recognise
 
 
 def payloads(found):
@@ -72,7 +73,7 @@ def test_a_folder_of_recs_with_several_labels(tmp_path):
         write_rec(tmp_path / f"{name}.rec", lambda key: np.array([key, 1], np.float32))
     with pytest.raises(UsageError, match="--multi-label"):
         open_source(tmp_path)
-    found = open_source(tmp_path, multi_label=True)
+    found = open_source(tmp_path, options=SourceOptions(multi_label=True))
     assert payloads(found) == PNGS * 2
     assert labels(found)[4:] == [(0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (3.0, 1.0)]
     assert len({item.name for item in found.items}) == 8
@@ -130,7 +131,7 @@ def test_tars_with_class_names_and_several_labels(tmp_path):
     found = open_source(tmp_path / "a.tar")
     assert (labels(found), found.class_names) == ([1, 0], ["cat", "dog"])
     write_tar(tmp_path / "b.tar", [("1.png", PNGS[0]), ("1.json", json.dumps({"labels": [1, 0.5]}).encode())])
-    assert labels(open_source(tmp_path / "b.tar", multi_label=True)) == [(1.0, 0.5)]
+    assert labels(open_source(tmp_path / "b.tar", options=SourceOptions(multi_label=True))) == [(1.0, 0.5)]
 
 
 def test_the_picture_of_a_sample_is_that_of_the_plainest_name(tmp_path):
@@ -347,7 +348,12 @@ def test_hdf5_with_encoded_images_and_class_names(tmp_path):
 
 def test_hdf5_with_several_labels(tmp_path):
     path = write_hdf5(tmp_path / "a.h5", data=PIXELS, targets=np.eye(4)[:, :2])
-    assert labels(open_source(path, multi_label=True)) == [(1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (0.0, 0.0)]
+    assert labels(open_source(path, options=SourceOptions(multi_label=True))) == [
+        (1.0, 0.0),
+        (0.0, 1.0),
+        (0.0, 0.0),
+        (0.0, 0.0),
+    ]
 
 
 def test_bad_hdf5_is_named(tmp_path):

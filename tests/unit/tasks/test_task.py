@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.config.components.tasks import TASKS
 from mxtrain.core.errors import UsageError
 from mxtrain.data.user.user_datasets import UserDataset
 from mxtrain.tasks import registry
@@ -184,8 +185,8 @@ def test_a_task_with_the_four_methods_predicts_whatever_it_inherits() -> None:
     made = Predicting(config.Run(), {})
     assert registry.prediction_of(made) is made
     assert made.samples_in("a") == [("a", "a")] and made.path_of("a") is None
-    for name, of_name in registry.BY_NAME.items():
-        assert issubclass(of_name, TaskPrediction) == (name != "lm")
+    for name, task_of_name in TASKS.items():
+        assert issubclass(task_of_name.load(), TaskPrediction) == (name != "lm")
 
 
 def test_a_task_that_does_not_predict_is_refused_with_what_to_do() -> None:

@@ -1,1 +1,1 @@
-"""The sources of items to pack: a module for each type, and `source_types.py`, which recognises the type."""
+"""The sources of items to pack: a module for each type, named in `source_types.py`, told apart in `recognise.py`."""

@@ -23,7 +23,7 @@ from .raw_pixels import as_png
 _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
 
 
-def read_lmdb(source: Path, multi_label: bool) -> Source:
+def read_lmdb(source: Path) -> Source:
     """Read the keys and labels of a database; DataError where it is damaged, or holds no Datum."""
     file = source / "data.mdb" if source.is_dir() else source
     regular_files.require(file)
@@ -37,7 +37,7 @@ def read_lmdb(source: Path, multi_label: bool) -> Source:
                 raw_labels.append((_label(memoryview(value)),))
             except ValueError as error:
                 raise DataError(f"{source}: what is under {keys[-1]!r} is no Caffe Datum ({error})") from None
-    labels, class_names = resolve_labels(raw_labels, source, multi_label)
+    labels, class_names = resolve_labels(raw_labels, source, multi_label=False)
     items = [Item(key.decode("utf-8", "backslashreplace"), label, key) for key, label in zip(keys, labels)]
 
     def read(item: Item) -> bytes:

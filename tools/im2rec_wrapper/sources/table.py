@@ -16,9 +16,9 @@ from .item import BadItem, Item, Label, Source
 from .labels import refuse_cut
 
 
-def read_arrays(path: Path, selection: Selection) -> Source:
+def read_arrays(path: Path, columns: Selection) -> Source:
     """Read a table or a file of arrays, of the columns that are selected."""
-    table = tables.read(path, selection)
+    table = tables.read(path, columns)
     refuse_cut(table.labels, path)
     items = [
         Item(

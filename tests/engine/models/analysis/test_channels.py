@@ -12,10 +12,10 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config.checks import run_checks
+from mxtrain.config.components.augmentations import CHANGES
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import image_fields
 from mxtrain.data.augment import normalization
-from mxtrain.data.augment.augmentations import CHANGES
 from mxtrain.data.augment.transforms import eval_transform, train_transform
 from mxtrain.data.records.record_file import RecordFile, open_records
 from mxtrain.data.records.record_writer import RecordWriter

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mxtrain import config
+from mxtrain.config.components import nets
 from mxtrain.core.system import kernels
 from mxtrain.models.analysis import flops, peak_flops
 from mxtrain.models.analysis.flops import NodeFlops
-from mxtrain.models.nets import array_nets
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
 from mxtrain.train.net import build_net
@@ -77,7 +77,7 @@ def test_recurrent_layers(directions: int) -> None:
 
 
 def test_the_named_lstm_is_counted() -> None:
-    net = array_nets.build("lstm:hidden=32,layers=2", {"x": (20, 6)}, 5)
+    net = nets.build("lstm:hidden=32,layers=2", inputs={"x": (20, 6)}, outputs=5)
     forward, _ = total(counted(net, (1, 20, 6)))
     assert forward == 2 * 20 * 4 * 32 * (6 + 32 + 32 + 32) + 2 * 32 * 5
 

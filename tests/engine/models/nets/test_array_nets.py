@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.config.components import nets
 from mxtrain.models.contract import Contract
-from mxtrain.models.nets import array_nets, zoo
+from mxtrain.models.nets import zoo
 from mxtrain.runtime import mx
 
 VECTOR = {"a": (3,)}
@@ -35,7 +36,7 @@ NETS = {
 def made(name: str, compiled: bool = True) -> tuple[Any, dict[str, tuple[int, ...]]]:
     text, inputs = NETS[name]
     mx.random.seed(3)
-    net = array_nets.build(text, inputs, 2)
+    net = nets.build(text, inputs=inputs, outputs=2)
     net.initialize(mx.init.Xavier())
     if compiled:
         contract = Contract(tuple(inputs.values()), (2,), "sample", "arrays", "it has to give 2 numbers")
@@ -86,7 +87,7 @@ def test_what_is_behind_the_end_changes_nothing(name: str) -> None:
 
 
 def test_convolutions_see_twice_as_far_in_each_layer() -> None:
-    net = array_nets.build("conv1d:channels=2/2/2,kernel=3,norm=0", {"wave": (40, 1)}, 1)
+    net = nets.build("conv1d:channels=2/2/2,kernel=3,norm=0", inputs={"wave": (40, 1)}, outputs=1)
     net.initialize(mx.init.One())
     steps = mx.nd.zeros((1, 40, 1))
     steps.attach_grad()
@@ -112,10 +113,10 @@ def test_convolutions_see_twice_as_far_in_each_layer() -> None:
     ],
 )
 def test_numbers_of_nets_are_checked(text: str, words: str) -> None:
-    from mxtrain.config.components import registry
+    from mxtrain.config.components import nets
     from mxtrain.core.errors import UsageError
 
-    assert registry.model("mlp:hidden=16/8").hyperparameters["hidden"] == (16, 8)
+    assert nets.parse("mlp:hidden=16/8").hyperparameters["hidden"] == (16, 8)
     with pytest.raises(UsageError) as refused:
-        registry.model(config.parse(["--task", "arrays", "--model", text]).model.model)
+        nets.parse(config.parse(["--task", "arrays", "--model", text]).model.model)
     assert words in str(refused.value)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.config.components import net_names, registry
+from mxtrain.config.components import nets
 from mxtrain.core.errors import UsageError
 from mxtrain.models import remat
 from mxtrain.models.parameters import weights
@@ -92,8 +92,8 @@ def test_first_weights_are_those_of_gpt_2() -> None:
 
 
 def test_names_tell_the_numbers_in_their_layers() -> None:
-    for name in net_names.GPTS:
-        numbers = registry.model(name).hyperparameters
+    for name in nets.that_take(nets.TOKENS):
+        numbers = nets.parse(name).hyperparameters
         millions = 12 * numbers["layers"] * numbers["width"] ** 2 / 1e6
         if name != "gpt":
             assert millions == pytest.approx(float(name[4:-1]), rel=0.19), name
@@ -104,7 +104,7 @@ def test_names_tell_the_numbers_in_their_layers() -> None:
 
 def test_a_width_that_its_heads_do_not_divide_is_refused() -> None:
     with pytest.raises(UsageError, match="its width 100 is no multiple of its 6 heads"):
-        registry.model("gpt:width=100")
+        nets.parse("gpt:width=100")
 
 
 def test_recomputation_changes_no_number() -> None:

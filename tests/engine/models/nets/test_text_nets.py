@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.config.components import nets
 from mxtrain.core.errors import UsageError
-from mxtrain.models.nets import text_nets, zoo
+from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
 from mxtrain.tasks.sequence_classification import SequenceClassification
@@ -26,7 +27,7 @@ def answers(net, texts, length):
 @pytest.mark.parametrize("name", NETS)
 @pytest.mark.parametrize("of_tokens", [True, False])
 def test_what_lies_behind_the_end_changes_nothing(name, of_tokens):
-    net = text_nets.build(name, vocabulary=20, num_classes=3, length=16, of_tokens=of_tokens)
+    net = nets.build(name, vocabulary=20, num_classes=3, length=16, of_tokens=of_tokens)
     net.initialize(mx.init.Normal(0.5))
     rng = np.random.default_rng(0)
     texts = [rng.integers(0, 20, length) for length in (5, 12, 1)]
@@ -42,7 +43,7 @@ def test_what_lies_behind_the_end_changes_nothing(name, of_tokens):
 
 def test_an_lstm_that_is_compiled_answers_to_the_bit_as_one_that_is_not():
     """With static shapes its inference would depend on where the process has its memory."""
-    net = text_nets.build("bilstm:width=16,hidden=16", 257, 3, length=32, of_tokens=True)
+    net = nets.build("bilstm:width=16,hidden=16", vocabulary=257, num_classes=3, length=32, of_tokens=True)
     net.initialize(mx.init.Normal(0.3))
     groups = [np.random.default_rng(n).integers(0, 257, (4, 16 * (1 + n % 2))) for n in range(6)]
     expected = [answers(net, group, group.shape[1]) for group in groups]
@@ -56,8 +57,8 @@ def test_an_lstm_that_is_compiled_answers_to_the_bit_as_one_that_is_not():
 
 
 def test_heads_have_to_divide_the_width():
-    with pytest.raises(UsageError, match="width is no multiple of heads"):
-        text_nets.build("transformer:heads=3,width=8", vocabulary=9, num_classes=2, length=4, of_tokens=True)
+    with pytest.raises(UsageError, match="its width 8 is no multiple of its 3 heads"):
+        nets.build("transformer:heads=3,width=8", vocabulary=9, num_classes=2, length=4, of_tokens=True)
 
 
 class Own(mx.gluon.HybridBlock):

@@ -8,7 +8,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config.checks.store_checks import check_async
-from mxtrain.config.components.registry import OPTIMIZERS
+from mxtrain.config.components.optimizers import OPTIMIZERS
 from mxtrain.core.errors import UsageError
 
 ASYNC = {"train": "a.rec", "kvstore": "dist_async", "num_workers": 2}

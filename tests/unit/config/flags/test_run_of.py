@@ -14,7 +14,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config import Run, python_objects
-from mxtrain.config.components import choices, import_path
+from mxtrain.config.components import import_path, nets
 from mxtrain.config.flags import from_python
 from mxtrain.core.errors import UsageError
 
@@ -77,7 +77,7 @@ def test_an_object_travels_in_its_run_and_only_its_text_is_written() -> None:
         with pytest.raises(
             UsageError, match=f"--model {text}: was an object of a Python program.*as net=..., to"
         ):
-            import_path.check_name("--model", written, choices.MODELS)
+            import_path.check_name("--model", written, nets.NETS)
 
 
 def test_what_has_no_name_of_its_own_is_an_object() -> None:

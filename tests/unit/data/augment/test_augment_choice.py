@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain.config import Data, Run
-from mxtrain.config.components.choices import AUTO_AUGMENTATION, IMAGENET_AUGMENTATION
+from mxtrain.config.components import augmentations
 from mxtrain.data import image_fields
 from mxtrain.data.augment import augment_choice
 from mxtrain.data.records.record_file import open_records
@@ -24,7 +24,7 @@ def in_memory(height: int, width: int, count: int) -> UserDataset:
 
 
 def chosen(train: object, image_size: int | str = 224) -> str:
-    data = Data(augment=AUTO_AUGMENTATION, image_size=image_size)
+    data = Data(augment=augmentations.AUTO, image_size=image_size)
     return augment_choice.of_data(data, train).augment  # type: ignore[arg-type]
 
 
@@ -36,7 +36,7 @@ def chosen(train: object, image_size: int | str = 224) -> str:
         (28, 500, 50, "24x64", "pad_crop:pad=3"),
         (63, 63, 50, 224, "pad_crop:pad=28"),
         (64, 64, 9_999, 224, augment_choice.GENTLE),
-        (64, 64, 10_000, 224, IMAGENET_AUGMENTATION),
+        (64, 64, 10_000, 224, augmentations.IMAGENET),
     ],
 )
 def test_the_rule(height: int, width: int, count: int, image_size: int | str, augment: str) -> None:
@@ -59,22 +59,22 @@ def test_sides_of_encoded_pictures_without_those_that_are_damaged(suffix: str, t
     write(tmp_path / "large.rec", [small, large, large, b"none"])
     assert chosen(open_records(tmp_path / "large.rec")) == augment_choice.GENTLE
     write(tmp_path / "bad.rec", [b"none", b""])
-    assert chosen(open_records(tmp_path / "bad.rec")) == IMAGENET_AUGMENTATION
+    assert chosen(open_records(tmp_path / "bad.rec")) == augmentations.IMAGENET
 
 
 def test_streams_by_their_first_pictures_and_loaders_of_which_nothing_is_known() -> None:
     def samples(side: int) -> list[tuple[np.ndarray, float]]:
         return [(np.zeros((side, side, 3), np.uint8), 0.0)] * 50
 
-    for side, augment in ((16, "pad_crop:pad=28"), (100, IMAGENET_AUGMENTATION)):
+    for side, augment in ((16, "pad_crop:pad=28"), (100, augmentations.IMAGENET)):
         stream = Stream("own", lambda side=side: samples(side), image_fields.record_of, 48, 16, "--train", 8)
         assert chosen(stream) == augment
-    assert chosen(UserBatches("own", [None] * 3, 16)) == IMAGENET_AUGMENTATION
+    assert chosen(UserBatches("own", [None] * 3, 16)) == augmentations.IMAGENET
 
 
 def test_what_was_given_stays_and_who_has_a_default_of_its_own_keeps_it() -> None:
     few = in_memory(8, 8, 20)
     assert augment_choice.of_data(Data(augment="none"), few) == ("none", "")
-    assert Run().data.augment == Run.of(task="multilabel").data.augment == AUTO_AUGMENTATION
+    assert Run().data.augment == Run.of(task="multilabel").data.augment == augmentations.AUTO
     assert Run.of(task="regression").data.augment == "none"
-    assert Run.of(task="own:Task").data.augment == IMAGENET_AUGMENTATION
+    assert Run.of(task="own:Task").data.augment == augmentations.IMAGENET

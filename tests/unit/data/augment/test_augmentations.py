@@ -7,7 +7,7 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from mxtrain.config.components import registry
+from mxtrain.config.components import augmentations as components
 from mxtrain.data.augment import augmentations, colours
 from mxtrain.data.loading.order import sample_rng
 
@@ -20,14 +20,14 @@ def picture(size: int = 16) -> Any:
 
 def changed(spec: str, image: Any, num_samples: int) -> list[Any]:
     """Apply a change with its defaults to an image, once for each sample."""
-    name, numbers = registry.augmentations(spec)[1]
+    name, numbers = components.parse(spec)[1]
     return [
-        augmentations.CHANGES[name](image, sample_rng(0, 0, sample), **numbers)
+        components.CHANGES[name].load()(image, sample_rng(0, 0, sample), **numbers)
         for sample in range(num_samples)
     ]
 
 
-@pytest.mark.parametrize("name", list(augmentations.CHANGES))
+@pytest.mark.parametrize("name", list(components.CHANGES))
 def test_the_pixels_handed_in_stay(name: str) -> None:
     """The argument may be another sample's too: a view of a cached picture."""
     image = picture()

@@ -10,11 +10,11 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config.checks import bounds, run_checks
+from mxtrain.config.components.augmentations import CHANGES
 from mxtrain.config.values import sizes
 from mxtrain.config.values.sizes import Size
 from mxtrain.core.errors import UsageError
 from mxtrain.data.augment import crops, mixup
-from mxtrain.data.augment.augmentations import CHANGES
 from mxtrain.data.augment.transforms import eval_transform, train_transform
 from mxtrain.data.decode import decoding, pixel_cache
 from mxtrain.data.image_fields import resize_of

@@ -16,8 +16,9 @@ import pytest
 
 from mxtrain.core.errors import DataError
 from mxtrain.report.sinks import writers
-from mxtrain.report.sinks.console import Console, Shown
+from mxtrain.report.sinks.console import Console
 from mxtrain.report.sinks.record import Record
+from mxtrain.report.sinks.sink import Shown
 
 
 def logged(out: Path, **more: Any) -> writers.Logged:

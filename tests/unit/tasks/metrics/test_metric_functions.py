@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.tasks.metrics.metric_functions import FORMULAS
+from mxtrain.config.components import metrics
+from mxtrain.config.components.component import load
 from mxtrain.tasks.metrics.metric_selection import Named
 
 sklearn = pytest.importorskip("sklearn.metrics")
@@ -18,7 +19,7 @@ def found(
     kind: str, name: str, predictions: Any, targets: Any, cuts: tuple[int, ...] = (), **numbers: int
 ) -> float:
     """The number over samples that are cut there into micro-batches."""
-    formula = FORMULAS[kind][name]
+    formula = load(metrics.METRICS[name].factories[kind])
     if numbers:
         kept = formula.kept
         formula = formula._replace(kept=lambda *both: kept(*both, **numbers))
@@ -53,7 +54,7 @@ def of_classes(name: str, scores: Any, targets: Any) -> float:
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 7])
-@pytest.mark.parametrize("name", FORMULAS["classes"])
+@pytest.mark.parametrize("name", metrics.of_target("classes"))
 def test_of_classes(name: str, num_classes: int) -> None:
     if name == "topk" and num_classes == 2:
         return  # scikit-learn takes one column of scores there
@@ -95,7 +96,7 @@ def test_classes_without_a_positive_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind, named in FORMULAS.items() for name in named]
+    ("kind", "name"), [(kind, name) for name, metric in metrics.METRICS.items() for kind in metric.factories]
 )
 def test_micro_batches_of_which_nothing_counts(kind: str, name: str) -> None:
     shapes = {

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from mxtrain.config.components.spec import Number, Spec, keys_of, parse
+from mxtrain.config.components.component import Component, Number, Spec, by_name, keys_of, parse
 from mxtrain.core.errors import UsageError
 
-KNOWN = {
-    "fall": {
-        "times": Number(2, 1, 10),
-        "share": Number(0.5, 0.0, 1.0),
-        "at": Number((), 0.0, 1000.0),
-        "size_min": Number(0.1, 0.0, 1.0),
-        "size_max": Number(1.0, 0.0, 1.0),
-    },
-    "stay": {},
-}
+KNOWN = by_name(
+    Component(
+        "fall",
+        numbers={
+            "times": Number(2, 1, 10),
+            "share": Number(0.5, 0.0, 1.0),
+            "at": Number((), 0.0, 1000.0),
+            "size_min": Number(0.1, 0.0, 1.0),
+            "size_max": Number(1.0, 0.0, 1.0),
+        },
+    ),
+    Component("stay"),
+)
 
 
 def test_what_is_not_given_has_its_default() -> None:

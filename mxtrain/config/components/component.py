@@ -1,12 +1,16 @@
-"""The one language of flags that carry numbers: `name:key=number,key=number`.
+"""A component, which is a name of a flag, and the language of names that carry numbers.
 
-Owns parsing such a description and the message that refuses a wrong one. The names, their numbers and their limits
-are `registry.py`'s and `net_names.py`'s.
+A component is one entry in the file of its kind beside this one: its name, its numbers with their limits, what it is
+for, and where its code is. Flags, checks, messages, completion and the tables of the docs follow from the entries. Owns
+parsing `name:key=number,key=number` and the messages that refuse a wrong one.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, NamedTuple
+import dataclasses
+import functools
+import importlib
+from typing import Any, Mapping, NamedTuple, TypeVar
 
 from mxtrain.config import python_objects
 from mxtrain.config.components import import_path
@@ -22,7 +26,35 @@ class Number(NamedTuple):
     high: float
 
 
-Table = Dict[str, Dict[str, Number]]  # the numbers of each name
+Numbers = Mapping[str, Number]
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+    """A name that a flag takes. Kinds add what they have to know before the code is imported."""
+
+    name: str
+    help: str = ""  # a few words, for a table
+    factory: str = ""  # its code, `module:attribute`
+    numbers: Numbers = dataclasses.field(default_factory=dict)
+
+    def load(self) -> Any:
+        """Import its code and return it: only now, so that `--help` and checks need none of it."""
+        return load(self.factory)
+
+
+def load(factory: str) -> Any:
+    """Import and return what `module:attribute` names; the attribute may have dots."""
+    module, _, attribute = factory.partition(":")
+    return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+
+
+AnyComponent = TypeVar("AnyComponent", bound=Component)
+
+
+def by_name(*components: AnyComponent) -> dict[str, AnyComponent]:
+    """Return the table of a kind."""
+    return {component.name: component for component in components}
 
 
 class Spec(NamedTuple):
@@ -32,17 +64,17 @@ class Spec(NamedTuple):
     hyperparameters: dict[str, Any]
 
 
-def parse(flag: str, text: str, known: Mapping[str, Mapping[str, Number]]) -> Spec:
+def parse(flag: str, text: str, known: Mapping[str, Component]) -> Spec:
     """Parse the value `text` of `flag`, with defaults filled in.
 
-    `known` are the names and the numbers that each takes; `module:callable` is accepted too, and takes none.
+    `known` is the table of a kind; `module:callable` is accepted too, and takes no numbers.
     """
     if python_objects.is_object(text):
         import_path.check_name(flag, text, known)
         return Spec(text, {})
     name, _, numbers = text.partition(":")
     if name in known:
-        return Spec(name, _parse_numbers(f"{flag} {name}", numbers, known[name]))
+        return Spec(name, _parse_numbers(f"{flag} {name}", numbers, known[name].numbers))
     # Only our own take numbers, so this is one of them misspelt.
     import_path.check_name(flag, name if "=" in numbers else text, known)
     return Spec(text, {})

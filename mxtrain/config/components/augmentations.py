@@ -1,0 +1,181 @@
+"""Augmentations by name: `--augment`. To add one is an entry here, and a function of a picture or a text.
+
+Owns their numbers, their order and parsing the flag. The functions are in `mxtrain/data/augment/` and
+`mxtrain/data/text/text_augment.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mxtrain.config.components import component
+from mxtrain.config.components.component import Component, Number, Spec, by_name
+from mxtrain.core.errors import UsageError
+
+AUTO = "auto"  # what suits the training set, as `data/augment/augment_choice.py` finds
+IMAGENET = "resized_crop+flip"
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmentation(Component):
+    """An augmentation of pictures.
+
+    The factory of a crop is a function of payload, generator, size and its numbers, that of another one of pixels,
+    generator and its numbers; both return pixels.
+    """
+
+    is_crop: bool = False  # picks what the net sees, and comes first
+    needs_colours: bool = False  # does nothing sensible to grey pictures
+
+
+@dataclasses.dataclass(frozen=True)
+class TextAugmentation(Component):
+    """An augmentation of texts. Its factory is a function of words, generator and its numbers that returns words; or,
+    where it `masks`, of the number of tokens, generator and its numbers, that returns which are masked."""
+
+    masks: bool = False
+    splits_entities: bool = False  # leaves no labels of words as they were
+    reads_table: bool = False  # of words: its number `file` becomes a mapping
+
+
+_CROPS, _CHANGES = "mxtrain.data.augment.crops:", "mxtrain.data.augment.augmentations:"
+_TEXT = "mxtrain.data.text.text_augment:"
+_P, _SCALES = Number(0.5, 0.0, 1.0), (1e-4, 1.0)
+
+AUGMENTATIONS = by_name(
+    Augmentation(
+        "none",
+        "the largest centred box of the shape of `--image-size`",
+        _CROPS + "centre_crop",
+        is_crop=True,
+    ),
+    Augmentation(
+        "resized_crop",
+        "a box of a random fraction of the area (`scale`) and a random width over height (`ratio`, times that of "
+        "`--image-size`: at 1 nothing is distorted), anywhere, stretched",
+        _CROPS + "resized_crop",
+        {
+            "scale_min": Number(0.08, *_SCALES),
+            "scale_max": Number(1.0, *_SCALES),
+            "ratio_min": Number(3 / 4, 0.01, 100.0),
+            "ratio_max": Number(4 / 3, 0.01, 100.0),
+        },
+        is_crop=True,
+    ),
+    Augmentation(
+        "pad_crop",
+        "the largest box of its shape at `--image-size`, at a random place, padded with `pad` black pixels, cropped at "
+        "a random place",
+        _CROPS + "pad_crop",
+        {"pad": Number(4, 0, 1024)},
+        is_crop=True,
+    ),
+    Augmentation("flip", "mirrored left to right, with probability `p`", _CHANGES + "flip", {"p": _P}),
+    Augmentation(
+        "vertical_flip",
+        "mirrored top to bottom, with probability `p`",
+        _CHANGES + "vertical_flip",
+        {"p": _P},
+    ),
+    Augmentation(
+        "rotate",
+        "rotated about the centre by up to `degrees`, either way; gray outside the picture",
+        _CHANGES + "rotate",
+        {"degrees": Number(15.0, 0.0, 180.0)},
+    ),
+    Augmentation(
+        "colour_jitter",
+        "each by a random factor from 1 - number to 1 + number, in a random order; `hue` turns the colour circle by at "
+        "most this fraction (0.5: any colour)",
+        _CHANGES + "colour_jitter",
+        {
+            **dict.fromkeys(("brightness", "contrast", "saturation"), Number(0.4, 0.0, 1.0)),
+            "hue": Number(0.0, 0.0, 0.5),
+        },
+    ),
+    Augmentation(
+        "grayscale",
+        "made gray, with probability `p`",
+        _CHANGES + "grayscale",
+        {"p": Number(0.1, 0.0, 1.0)},
+        needs_colours=True,
+    ),
+    Augmentation(
+        "lighting",
+        "AlexNet's noise: one shift for all pixels, along the directions in which ImageNet's colours vary",
+        _CHANGES + "lighting",
+        {"alpha": Number(0.1, 0.0, 10.0)},
+        needs_colours=True,
+    ),
+    Augmentation(
+        "randaugment",
+        "`n` operations, drawn with replacement from the fourteen below, at magnitude `m` of 10",
+        _CHANGES + "randaugment",
+        {"n": Number(2, 1, 100), "m": Number(9, 0, 10)},
+    ),
+    Augmentation(
+        "erase",
+        "a box of random area, shape and place filled with random pixels, with probability `p`",
+        _CHANGES + "erase",
+        {
+            "p": _P,
+            "scale_min": Number(0.02, *_SCALES),
+            "scale_max": Number(1 / 3, *_SCALES),
+            "ratio_min": Number(0.3, 0.01, 100.0),
+            "ratio_max": Number(1 / 0.3, 0.01, 100.0),
+        },
+    ),
+)
+CROPS = {name: augmentation for name, augmentation in AUGMENTATIONS.items() if augmentation.is_crop}
+CHANGES = {name: augmentation for name, augmentation in AUGMENTATIONS.items() if not augmentation.is_crop}
+
+TEXT_AUGMENTATIONS = by_name(
+    TextAugmentation(
+        "synonyms",
+        "each word of the table becomes, with this probability, one of its synonyms: lines of a word and its synonyms "
+        "with tabs between, UTF-8. A word with a capital is looked up without it too. A label stays with its word",
+        _TEXT + "replaced",
+        {"file": Number("", 0, 0), "p": Number(0.1, 0.0, 1.0)},
+        reads_table=True,
+    ),
+    TextAugmentation(
+        "drop_words",
+        "words are left out; not for classes of words",
+        _TEXT + "left_out",
+        {"p": Number(0.1, 0.0, 0.9)},
+        splits_entities=True,
+    ),
+    TextAugmentation(
+        "mask_spans",
+        "this share of the tokens is masked, in spans of this mean length",
+        _TEXT + "spans",
+        {"p": Number(0.15, 0.0, 0.9), "mean": Number(3.0, 1.0, 1000.0)},
+        masks=True,
+    ),
+)
+
+
+def parse(text: str) -> list[Spec]:
+    """Parse --augment: names joined by `+`. The crop comes first, then the changes in their order."""
+    if not all(part.strip() for part in text.split("+")):
+        raise UsageError(f"--augment {text}: a name is missing; give names joined by +, or none")
+    parsed = [component.parse("--augment", part.strip(), AUGMENTATIONS) for part in text.split("+")]
+    if parsed[0].name not in CROPS:
+        parsed.insert(0, Spec("none", {}))
+    for augmentation in parsed[1:]:
+        if augmentation.name in CROPS:
+            raise UsageError(
+                f"--augment {text}: {augmentation.name} has to come first; at most one of {', '.join(CROPS)}"
+            )
+    return parsed
+
+
+def parse_of_text(text: str) -> list[Spec]:
+    """Parse --augment of texts: names joined by `+`, or none."""
+    if text == "none":
+        return []
+    parsed = [component.parse("--augment", part.strip(), TEXT_AUGMENTATIONS) for part in text.split("+")]
+    for augmentation in parsed:
+        if augmentation.name not in TEXT_AUGMENTATIONS:
+            raise UsageError(f"--augment {text}: texts take names alone ({', '.join(TEXT_AUGMENTATIONS)})")
+    return parsed

@@ -1,0 +1,64 @@
+"""Stores by name: `--kvstore`, and how gradients are packed for them: `--compress`. To add one is an entry here.
+
+Owns what a store is to the checks and the step. What a store does is `mxtrain/kvstore/`'s and MXNet's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mxtrain.config.components import component
+from mxtrain.config.components.component import Component, Number, by_name
+
+
+@dataclasses.dataclass(frozen=True)
+class Store(Component):
+    """A store, by the name that MXNet gives it."""
+
+    has_servers: bool = False  # sums through server processes, and takes the flags of a cluster
+    is_async: bool = False  # workers update the weights on the servers without waiting for each other
+
+
+STORES = by_name(
+    Store("local", "gradients are summed on the CPU"),
+    Store("device", "gradients are summed on the devices"),
+    Store("dist_sync", "every step is made of all workers' gradients", has_servers=True),
+    Store(
+        "dist_async",
+        "every worker's gradient moves the weights by itself",
+        has_servers=True,
+        is_async=True,
+    ),
+    Store("dist_device_sync", "dist_sync, summed on the worker's devices first", has_servers=True),
+    Store("dist_sync_device", "dist_device_sync", has_servers=True),
+    Store(
+        "dist_async_device",
+        "dist_async, summed on the worker's devices first",
+        has_servers=True,
+        is_async=True,
+    ),
+)
+COMPRESSIONS = by_name(
+    Component("none", "as they are"),
+    Component(
+        "2bit",
+        "each number as -`threshold`, 0 or `threshold`; what is left is sent later",
+        numbers={"threshold": Number(0.5, 1e-9, 1e9)},
+    ),
+)
+
+
+def has_servers(kvstore: str) -> bool:
+    """Return whether this store, a known one, is a cluster's."""
+    return kvstore in STORES and STORES[kvstore].has_servers
+
+
+def is_async(kvstore: str) -> bool:
+    """Return whether workers with this store (`dist_async`) update the weights without waiting for each other."""
+    return kvstore in STORES and STORES[kvstore].is_async
+
+
+def compression_threshold(text: str) -> float:
+    """Parse --compress, to the threshold of `2bit`; 0 where nothing is compressed."""
+    parsed = component.parse("--compress", text, COMPRESSIONS)
+    return float(parsed.hyperparameters.get("threshold", 0.0))

@@ -1,0 +1,82 @@
+"""Tasks by name: `--task`. To add one is an entry here, and a class that inherits `mxtrain.tasks.task.Task`.
+
+Owns what is known of a task before its class is imported: what its flags are where they are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mxtrain.config.components import augmentations, losses
+from mxtrain.config.components.component import Component, by_name
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskDefaults(Component):
+    """A task, and what --model, --loss and --augment are where they are left out; its factory is a class."""
+
+    model: str = "resnet18_v1b"
+    loss: str = "cross_entropy"
+    augment: str = augmentations.IMAGENET
+    reads_text: bool = False  # whose augmentations are those of texts
+
+
+TASKS = by_name(
+    TaskDefaults(
+        "classification",
+        "a class for each picture",
+        "mxtrain.tasks.classification:Classification",
+        augment=augmentations.AUTO,
+    ),
+    TaskDefaults(
+        "multilabel",
+        "any number of classes for each picture",
+        "mxtrain.tasks.multilabel:Multilabel",
+        loss="binary_cross_entropy",
+        augment=augmentations.AUTO,
+    ),
+    TaskDefaults(
+        "regression",
+        "numbers for each picture",
+        "mxtrain.tasks.regression:Regression",
+        loss="l2",
+        augment="none",
+    ),
+    TaskDefaults(
+        "arrays",
+        "classes or numbers of tables and arrays",
+        "mxtrain.tasks.arrays:Arrays",
+        model="mlp",
+        loss=losses.AUTO,
+    ),
+    TaskDefaults(
+        "lm",
+        "the next token of a text",
+        "mxtrain.tasks.lm:LanguageModel",
+        model="gpt_10m",
+        augment="none",
+        reads_text=True,
+    ),
+    TaskDefaults(
+        "sequence_classification",
+        "a class for each text",
+        "mxtrain.tasks.sequence_classification:SequenceClassification",
+        model="bilstm",
+        augment="none",
+        reads_text=True,
+    ),
+    TaskDefaults(
+        "token_classification",
+        "a class for each word of a text",
+        "mxtrain.tasks.token_classification:TokenClassification",
+        model="bilstm",
+        augment="none",
+        reads_text=True,
+    ),
+)
+OWN = TaskDefaults("module:Class", "a task of one's own")
+
+
+def defaults_of(task: str) -> TaskDefaults:
+    """Return what is known of a task, or of one of the user's own."""
+    return TASKS.get(task, OWN)
