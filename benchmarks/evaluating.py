@@ -18,23 +18,21 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
-from benchmarks.harness import commands, parsing, processes
+from benchmarks.harness import commands, parsing, tables
 from benchmarks.learn import folds, shapes
-from benchmarks.scale import render
 
 NUM_SEEDS = 3
 KEPT = 5
 NUM_SHAPES = 1200, 600  # to learn, and held out
 COMMON = ("--keep-last", KEPT, "--keep-best", 0)
 DIGITS = (
-    *("--config", commands.ROOT / "examples" / "digits.yaml"),
+    *commands.DIGITS,
     *("--devices", "cpu", "--kvstore", "local"),
 )
 SHAPES = (
-    *("--config", processes.ROOT / "benchmarks" / "learn" / "shapes.yaml"),
+    *commands.SHAPES,
     *("--image-size", 96, "--val-resize", 112, "--epochs", 16, "--lr", 0.004),
 )
-BEGIN, END = "<!-- python -m benchmarks.evaluating --write: from here -->", "<!-- to here -->"
 
 
 class Way(NamedTuple):
@@ -81,10 +79,8 @@ SETS = {"digits": _digits, "shapes": _shapes}  # what to learn, what to judge by
 def main() -> int:
     parser = parsing.parser("evaluating", __doc__)
     parser.add_argument("--sets", default=",".join(SETS), help="what is learnt, joined by commas")
-    parser.add_argument("--write", type=Path, help="a page with marks between which the table goes")
-    parser.add_argument(
-        "--folder", type=Path, help="where pictures and runs are kept; temporary when left out"
-    )
+    parsing.add_page(parser)
+    parsing.add_folder(parser, "--folder", None, "where pictures and runs are kept; temporary when left out")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -92,20 +88,17 @@ def main() -> int:
             name: _trained(folder / "runs" / name, *SETS[name](folder)) for name in options.sets.split(",")
         }
         text = table({name: [_scores(way, of_set, name) for way in ways()] for name, of_set in runs.items()})
-    print(text)
-    if options.write:
-        render.write(options.write, text, BEGIN, END)
+    tables.write(options.write, "evaluating", text)
     return 0
 
 
 def _trained(folder: Path, train: Path, val: Path, flags: Sequence[object]) -> list[Path]:
     """Return a run for each seed; those that are there already are not trained again."""
-    runs = [folder / f"run{seed}" for seed in range(NUM_SEEDS)]
-    for seed, run in enumerate(runs):
-        if not (run / "done").exists():
-            commands.fit(run, "--train", train, "--val", val, "--seed", seed, *flags, *COMMON)
-            (run / "done").touch()
-    return runs
+    data = ("--train", train, "--val", val)
+    return [
+        commands.fit_once(folder / f"run{seed}", *data, "--seed", seed, *flags, *COMMON)
+        for seed in range(NUM_SEEDS)
+    ]
 
 
 def _scores(way: Way, runs: Sequence[Path], name: str) -> dict[str, float]:
@@ -125,16 +118,13 @@ def _scores(way: Way, runs: Sequence[Path], name: str) -> dict[str, float]:
 
 def table(found: dict[str, list[dict[str, float]]]) -> str:
     """Return the rows as Markdown."""
-    heads = " | ".join(f"{name}: accuracy | loss" for name in found)
-    lines = [f"| evaluate | forward passes | {heads} |", "|---|---:|" + "---:|---:|" * len(found)]
+    heads = [head for name in found for head in (f"{name}: accuracy", "loss")]
+    rows = []
     for number, way in enumerate(ways()):
-        cells = [
-            cell
-            for scores in found.values()
-            for cell in (f"{scores[number]['accuracy']:.2%}", f"{scores[number]['loss']:.4f}")
-        ]
-        lines.append(f"| `{way.flags}` | {way.num_computed} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        scores = [each[number] for each in found.values()]
+        cells = [cell for each in scores for cell in (f"{each['accuracy']:.2%}", f"{each['loss']:.4f}")]
+        rows.append([f"`{way.flags}`", way.num_computed, *cells])
+    return tables.markdown(["evaluate", "forward passes", *heads], rows, "lr")
 
 
 if __name__ == "__main__":

@@ -11,17 +11,15 @@ docs/exporting.md. Exits with 1 where an export differs by more than is allowed 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import parsing, processes
+from benchmarks.harness import kept, parsing, processes, tables
 
 DEADLINE_SECONDS = 600
 PAGE = processes.ROOT / "docs" / "exporting.md"
-BEGIN, END = "<!-- python -m benchmarks.exporting --write: from here -->", "<!-- to here -->"
 SAMPLES, CLASSES = 16, 10
 USUAL_SIZE = 224
 # The side of pictures, where it is another than usual.
@@ -55,7 +53,7 @@ NETS = (
 def main() -> int:
     """Measure what is not known yet, and print or write the table."""
     parser = parsing.parser("exporting", __doc__)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/exporting.md")
+    parsing.add_page(parser, PAGE)
     parser.add_argument("--results", type=Path, default=Path("runs/exporting.jsonl"), help="what is known")
     parser.add_argument("--only", default=",".join(NETS), help="these nets")
     parser.add_argument("--again", action="store_true", help="measure what is known too")
@@ -64,43 +62,15 @@ def main() -> int:
     if options.one:
         print(json.dumps(measured(options.one)))
         return 0
-    known = {} if options.again else read(options.results)
+    known = {} if options.again else kept.read(options.results, "name")
     for name in options.only.split(","):
         if "failed" in known.get(name, {"failed": "not tried yet"}):
-            known[name] = in_a_process(name)
-            print(row(known[name]), file=sys.stderr, flush=True)
-            options.results.parent.mkdir(parents=True, exist_ok=True)
-            with options.results.open("a") as file:
-                file.write(json.dumps(known[name]) + "\n")
-    text = table([known[name] for name in NETS if name in known])
-    if options.write:
-        page = PAGE.read_text(encoding="utf-8")
-        before, rest = page.split(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{text}{END}{rest.split(END, 1)[1]}", encoding="utf-8")
-    else:
-        print(text, end="")
+            line = (sys.executable, "-m", "benchmarks.exporting", "--one", name)
+            known[name] = {"name": name, **kept.in_a_process(*line, deadline_seconds=DEADLINE_SECONDS)}
+            print(" | ".join(row(known[name])), file=sys.stderr, flush=True)
+            kept.add(options.results, known[name])
+    tables.write(options.write, "exporting", table([known[name] for name in NETS if name in known]))
     return int(any("failed" in each for each in known.values()))
-
-
-def read(path: Path) -> dict[str, Any]:
-    """Return what is known, by the nets' names; the last line of each counts."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return {each["name"]: each for each in map(json.loads, lines)}
-
-
-def in_a_process(name: str) -> dict[str, Any]:
-    """Return what a process of its own finds of a net: its memory is free afterwards, and nothing can hang."""
-    line = [sys.executable, "-m", "benchmarks.exporting", "--one", name]
-    try:
-        ended = subprocess.run(
-            line, cwd=processes.ROOT, capture_output=True, text=True, timeout=DEADLINE_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        return {"name": name, "failed": f"not done in {DEADLINE_SECONDS} s"}
-    if ended.returncode:
-        return {"name": name, "failed": (ended.stderr.strip().splitlines() or ["no reason"])[-1]}
-    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return found
 
 
 def measured(name: str) -> dict[str, Any]:
@@ -162,23 +132,22 @@ def build(name: str, size: int) -> tuple[Any, Any]:
     return task, net
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def table(known: list[dict[str, Any]]) -> str:
     """Return the table of what is known."""
-    names = "net", "pictures", "parameters", "symbol differs by", "ONNX differs by", "of the largest answer"
-    head = f"| {' | '.join(names)} | same best class |\n|{'---|' * 7}\n"
-    return head + "".join(f"{row(each)}\n" for each in rows)
+    head = ("net", "pictures", "parameters", "symbol differs by", "ONNX differs by", "of the largest answer")
+    return tables.markdown([*head, "same best class"], map(row, known))
 
 
-def row(found: dict[str, Any]) -> str:
+def row(found: dict[str, Any]) -> list[str]:
     """Return a net's row."""
     if "size" not in found or "failed" in found:
-        return f"| {found['name']} | failed: {found['failed']} | | | | | |"
-    begin = f"| {found['name']} | {found['size']} | {found['parameters'] / 1e6:.1f} M |"
+        return [found["name"], f"failed: {found['failed']}", *[""] * 5]
+    begin = [found["name"], str(found["size"]), f"{found['parameters'] / 1e6:.1f} M"]
     if "refused" in found:
-        return f"{begin} refused: no graph | refused: no graph | | |"
+        return [*begin, *["refused: no graph"] * 2, "", ""]
     symbol, onnx = found["symbol"], found["onnx"]
     numbers = (symbol["absolute"], onnx["absolute"], onnx["relative"])
-    return f"{begin} {' | '.join(f'{each:.1e}' if each else '0' for each in numbers)} | {onnx['same_top1']:.0%} |"
+    return [*begin, *(f"{each:.1e}" if each else "0" for each in numbers), f"{onnx['same_top1']:.0%}"]
 
 
 if __name__ == "__main__":

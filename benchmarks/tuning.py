@@ -14,7 +14,6 @@ import csv
 import io
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -23,10 +22,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from benchmarks.harness import commands, parsing, processes
+from benchmarks.harness import commands, parsing, processes, tables
+from benchmarks.harness import rounds as harness_rounds
 from benchmarks.learn import folds
 
-BEGIN, END = "<!-- python -m benchmarks.tuning --write: from here -->", "<!-- to here -->"
 RECIPE = commands.ROOT / "examples" / "digits.yaml"
 CHANGED = {"devices": "cpu", "threads": 1, "score": "loss", "log": "none"}
 SPACE = """\
@@ -76,9 +75,7 @@ def main() -> int:
             rounds = [each.result() for each in searching]
             best = [judged(pool, folder / f"best-{n}", rounds[n].config, seeds, test) for n in numbers]
     text = table(options, first, rounds, default, best)
-    print(text)
-    if options.write:
-        write(options.write, text)
+    tables.write(options.write, "tuning", text)
     is_better = all(found.best < first.val_loss for found in rounds)
     worst = max(mean(runs, "val_loss") for runs in best)
     return 0 if is_better and worst < mean(default, "val_loss") else 1
@@ -111,30 +108,17 @@ def values(out: Path) -> list[float | None]:
     return [float(row["val_loss"]) if row["outcome"] == "done" else None for row in rows]
 
 
-def train(out: Path, config: Path, seed: int) -> Path:
-    """Train a config with another seed, unless the folder has it."""
-    flags = ("--config", config, "--seed", seed, "--out", out, "--log-level", "warning")
-    processes.run(sys.executable, "-m", "mxtrain.fit", *flags)
-    return out
-
-
-def value(run: Path) -> float:
-    """Return a run's lowest validation loss, of which it keeps the checkpoint."""
-    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return min(float(record["val_loss"]) for record in records if record["kind"] == "eval")
-
-
 def judged(pool: ThreadPoolExecutor, out: Path, config: Path, seeds: range, test: Path) -> list[Judged]:
     """Train a config with each seed, and judge the best checkpoint of each run."""
 
     def judge(seed: int) -> Judged:
-        run = train(out / str(seed), config, seed)
-        line = [sys.executable, "-m", "mxtrain.evaluate", "--run", str(run), "--val", str(test), "--json"]
-        done = subprocess.run(
-            line, cwd=processes.ROOT, check=True, capture_output=True, text=True, timeout=300
-        )
-        found = json.loads(done.stdout)
-        return Judged(value(run), found["val_loss"], found["val_accuracy"])
+        run = out / str(seed)  # which goes on where it was stopped
+        flags = ("--config", config, "--seed", seed, "--out", run, "--log-level", "warning")
+        processes.run(sys.executable, "-m", "mxtrain.fit", *flags)
+        line = (sys.executable, "-m", "mxtrain.evaluate", "--run", run, "--val", test, "--json")
+        found = json.loads(processes.run(*line).output)
+        lowest = min(float(record["val_loss"]) for record in commands.records(run, "eval"))
+        return Judged(lowest, found["val_loss"], found["val_accuracy"])
 
     return list(pool.map(judge, seeds))
 
@@ -148,26 +132,22 @@ def table(
 ) -> str:
     """Return both tables: of the values by which configs were chosen, and of what other seeds make of them."""
     sides = {"default recipe": default, **{f"best of search {n}": runs for n, runs in enumerate(best)}}
-    return "\n".join(
+    best_values = [["default recipe", f"{first.val_loss:.4f}", ""]]
+    best_values += [
+        [f"search {n}", f"{each.best:.4f}", in_words(each.flags)] for n, each in enumerate(rounds)
+    ]
+    rows = [
+        [side, spread(runs, "val_loss"), spread(runs, "test_loss"), f"{mean(runs, 'test_accuracy'):.2%}"]
+        for side, runs in sides.items()
+    ]
+    return "\n\n".join(
         [
             f"Validation loss of the default recipe, and of the best of {options.trials} trials, which that loss has "
-            "chosen:\n",
-            "| | validation loss | flags |",
-            "|---|---:|---|",
-            f"| default recipe | {first.val_loss:.4f} | |",
-            *(
-                f"| search {n} | {found.best:.4f} | {in_words(found.flags)} |"
-                for n, found in enumerate(rounds)
-            ),
-            f"\nThe same configs with {options.seeds} other seeds, mean (lowest to highest); no search has seen "
-            "the test part:\n",
-            "| | validation loss | test loss | test accuracy |",
-            "|---|---:|---:|---:|",
-            *(
-                f"| {side} | {spread(runs, 'val_loss')} | {spread(runs, 'test_loss')} | "
-                f"{mean(runs, 'test_accuracy'):.2%} |"
-                for side, runs in sides.items()
-            ),
+            "chosen:",
+            tables.markdown(["", "validation loss", "flags"], best_values, "lrl"),
+            f"The same configs with {options.seeds} other seeds, mean (lowest to highest); no search has seen the test "
+            "part:",
+            tables.markdown(["", "validation loss", "test loss", "test accuracy"], rows, "lr"),
         ]
     )
 
@@ -180,33 +160,21 @@ def in_words(flags: dict[str, Any]) -> str:
 
 
 def spread(runs: list[Judged], name: str) -> str:
-    values = [getattr(run, name) for run in runs]
-    return f"{statistics.mean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
-
-
-def write(path: Path, text: str) -> None:
-    """Write `text` between the marks of a page."""
-    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:
-        raise SystemExit(f"{path}: there is no {BEGIN} ... {END} to write between")
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+    return harness_rounds.spread([getattr(run, name) for run in runs], ".4f")
 
 
 def _parse() -> Any:
-    parser = parsing.parser("tuning", __doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="searches, each with a seed of its own")
+    parser = parsing.parser("tuning", __doc__, rounds=3)
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=5, help="runs of each config besides")
     parser.add_argument("--at-once", type=int, default=2, help="searches and runs, of one thread each")
     parser.add_argument(
         "--jobs", type=int, default=1, help="trials of a search at once; with 1 it finds the same each time"
     )
-    parser.add_argument("--runs", type=Path, help="keep everything there, and do nothing again that it holds")
-    parser.add_argument("--write", type=Path, help="a page with marks between which the tables go")
+    parsing.add_folder(parser, "--runs", None, "keep everything there, and do nothing again that it holds")
+    parsing.add_page(parser)
     options = parser.parse_args()
     if options.runs:
-        options.runs = options.runs.resolve()
         options.runs.mkdir(parents=True, exist_ok=True)
     return options
 

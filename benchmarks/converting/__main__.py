@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.converting import nets
-from benchmarks.harness import environments, parsing, processes
+from benchmarks.harness import environments, parsing, processes, tables
 from mxtrain.convert.torch import torch_check
 
 PAGE = processes.ROOT / "docs" / "converting.md"
-FROM_HERE, TO_HERE = "<!-- python -m benchmarks.converting --write: from here -->\n", "<!-- to here -->\n"
 
 
 def main() -> int:
@@ -34,54 +33,48 @@ def main() -> int:
     known: dict[str, dict[str, Any]] = {}
     if options.out and options.out.exists():
         known = json.loads(options.out.read_text())
-    for net in [
-        net
-        for family in options.families
-        for net in nets.FAMILIES[family][: options.first]
-        if net not in known
-    ]:
-        with tempfile.TemporaryDirectory() as folder:
-            one = known[net] = nets.measure(net, python, Path(folder))
-        nets.say(f"{net}: {one['in']:.1e} here, {one['out']:.1e} back")
-        if options.out:
-            options.out.write_text(json.dumps(known, indent=1))
+    measured = [net for family in options.families for net in nets.FAMILIES[family][: options.first]]
+    for net in measured:
+        if net not in known:
+            with tempfile.TemporaryDirectory() as folder:
+                one = known[net] = nets.measure(net, python, Path(folder))
+            nets.say(f"{net}: {one['in']:.1e} here, {one['out']:.1e} back")
+            if options.out:
+                options.out.write_text(json.dumps(known, indent=1))
     found = {
         family: {net: known[net] for net in members if net in known}
         for family, members in nets.FAMILIES.items()
     }
-    text = table({family: measured for family, measured in found.items() if measured})
-    print(text)
-    if options.write:
-        before, _, rest = PAGE.read_text().partition(FROM_HERE)
-        PAGE.write_text(before + FROM_HERE + "\n" + text + "\n\n" + TO_HERE + rest.partition(TO_HERE)[2])
+    tables.write(options.write, "converting", table({family: each for family, each in found.items() if each}))
     every = [one for family in found.values() for one in family.values()]
-    return (
-        0
-        if all(max(one["in"], one["out"]) <= torch_check.TOLERANCE and one["same_classes"] for one in every)
-        else 1
+    all_met = all(
+        max(one["in"], one["out"]) <= torch_check.TOLERANCE and one["same_classes"] for one in every
     )
+    return 0 if all_met else 1
 
 
 def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
     """Return a row for each family, with the largest differences of its nets."""
-    lines = [
-        "| family | nets | from torch: largest difference | into torch: largest difference | same classes |",
-        "|---|---|---:|---:|---|",
-    ]
+    rows = []
     for family, measured in found.items():
         names = ", ".join(f"`{net}`" for net in measured)
-        largest = [max(one[way] for one in measured.values()) for way in ("in", "out")]
+        largest = (f"{max(one[way] for one in measured.values()):.1e}" for way in ("in", "out"))
         same = sum(one["same_classes"] for one in measured.values())
-        lines.append(
-            f"| {family} | {names} | {largest[0]:.1e} | {largest[1]:.1e} | {same} of {len(measured)} |"
-        )
-    return "\n".join(lines)
+        rows.append([family, names, *largest, f"{same} of {len(measured)}"])
+    head = (
+        "family",
+        "nets",
+        "from torch: largest difference",
+        "into torch: largest difference",
+        "same classes",
+    )
+    return tables.markdown(head, rows, "llrrl")
 
 
 def _parse() -> argparse.Namespace:
     parser = parsing.parser("converting", __doc__)
-    parser.add_argument("--setup", action="store_true", help="make the environment that is missing, and end")
-    parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where it is")
+    parsing.add_environments(parser)
+    parsing.add_page(parser, PAGE)
     parser.add_argument(
         "--families", nargs="+", choices=nets.FAMILIES, default=list(nets.FAMILIES), metavar="FAMILY"
     )
@@ -91,10 +84,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--first", type=int, metavar="N", help="only so many nets of each family; left out: all"
     )
-    parser.add_argument("--write", action="store_true", help="put the table into docs/converting.md")
-    options = parser.parse_args()
-    options.envs = options.envs.resolve()
-    return options
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

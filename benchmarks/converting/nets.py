@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import processes
 from mxtrain.convert import convert
 from mxtrain.convert.torch import torch_names
 
@@ -32,12 +32,7 @@ DEADLINE_SECONDS = 600
 def make(net: str, python: Path, path: Path, image_size: int = 224) -> None:
     """Have torch write the state_dict of a net, with running statistics and scales as of a trained one."""
     script = Path(__file__).with_name("torch_side.py")
-    line = [python, script, net, path, image_size]
-    done = subprocess.run(
-        [str(word) for word in line], capture_output=True, text=True, timeout=DEADLINE_SECONDS
-    )
-    if done.returncode:
-        raise SystemExit(f"{net}: {done.stderr.strip()}")
+    processes.run(python, script, net, path, image_size, deadline_seconds=DEADLINE_SECONDS)
 
 
 def measure(net: str, python: Path, folder: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.rounds import in_turns
 from benchmarks.int8 import nets
 
 CALIBRATING = {"digits": 512, "resnet18": 128}
@@ -35,12 +36,13 @@ def speed(folder: Path, kind: str, batch: str, rounds: int = 5) -> dict[str, Any
     run = nets.barely_trained(folder, kind) if kind not in CALIBRATING else nets.trained(folder, kind, 0)
     with sides.of_run(run, 16) as (found, pictures, _):
         given = np.ascontiguousarray(np.resize(pictures, (int(batch), *pictures.shape[1:])))
-        times: dict[str, list[float]] = {name: [] for name in found}
         for answer in found.values():
             answer(given), answer(given)  # weights become int8, bfloat16 or blocked with the first
-        for _ in range(rounds):
-            for name, answer in found.items():
-                times[name].append(_turn(answer, given) * 1000 / int(batch))
+        turns = {
+            name: lambda answer=answer: _turn(answer, given) * 1000 / int(batch)
+            for name, answer in found.items()
+        }
+        times = in_turns(turns, rounds)
         return {"milliseconds": {name: statistics.median(each) for name, each in times.items()}}
 
 

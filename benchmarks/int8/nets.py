@@ -5,11 +5,9 @@ A trained run is made once and kept: the same command goes on where it was stopp
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from benchmarks.harness import commands, processes
-from examples.digits import write_digits
+from benchmarks.harness import commands
 
 HELD_OUT = 0.7  # the share that is trained on: the others, 539 digits, tell accuracies
 BF16 = ("--amp", "bf16")
@@ -22,7 +20,7 @@ def trained(folder: Path, kind: str, seed: int) -> Path:
 
 def small_cnn(folder: Path, seed: int) -> Path:
     """Train the demo's net by the demo's recipe, in a few epochs."""
-    flags = ("--config", "examples/digits.yaml", "--epochs", 5, "--devices", "cpu", "--kvstore", "local")
+    flags = (*commands.DIGITS, "--epochs", 5, "--devices", "cpu", "--kvstore", "local")
     return _run(folder / f"digits-{seed}", seed, *data(folder), *flags)
 
 
@@ -40,17 +38,12 @@ def data(folder: Path) -> tuple[object, ...]:
     """Return the flags of the digits, packed once."""
     place = folder / "digits"
     if not (place / "val.idx").exists():
-        write_digits(place / "images")
-        pack = ("-m", "tools.im2rec_wrapper", "pack", place / "images", place, "--split", HELD_OUT)
-        processes.run(sys.executable, *pack)
+        commands.pack_digits(place / "images", place, "--split", HELD_OUT)
     return "--train", place / "train.rec", "--val", place / "val.rec"
 
 
 def _run(out: Path, seed: int, *flags: object) -> Path:
-    if not (out / "done").exists():
-        commands.fit(out, *flags, "--seed", seed)
-        (out / "done").touch()
-    return out
+    return commands.fit_once(out, *flags, "--seed", seed)
 
 
 def barely_trained(folder: Path, model: str) -> Path:

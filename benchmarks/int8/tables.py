@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping
 
+from benchmarks.harness.tables import markdown
+
 Known = Mapping[str, Dict[str, Any]]
 # The sides, as `sides.py` calls them.
 FLOAT32, INT8 = "float32", "int8"
@@ -19,7 +21,7 @@ BAR = 3.0  # times as fast as float32, of resnet18
 def render(known: Known) -> str:
     """Return all tables of what is known."""
     parts = [_accuracies(known), _speeds(known, "speed"), _speeds(known, "portable"), _families(known)]
-    return "\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in parts if part)
 
 
 def problems(known: Known) -> list[str]:
@@ -68,7 +70,7 @@ def _accuracies(known: Known) -> str:
         told = f"int8 less float32: {-_loss(runs):+.2%} on average; seeds differ by {_spread(runs):.2%}"
         rows.append([told, *[""] * len(sides)])
     samples = {str(each["samples"]) for runs in _by_kind(known).values() for each in runs}
-    return _table([f"accuracy on {', '.join(samples)} held-out digits", *sides], rows) if rows else ""
+    return markdown([f"accuracy on {', '.join(samples)} held-out digits", *sides], rows) if rows else ""
 
 
 def _speeds(known: Known, table: str) -> str:
@@ -88,7 +90,7 @@ def _speeds(known: Known, table: str) -> str:
     if not rows:
         return ""
     used = next(iter(entries.values()))["kernels"]
-    return _table([f"ms an image, kernels {used}", "batch", *SIDES, "int8 gains"], rows)
+    return markdown([f"ms an image, kernels {used}", "batch", *SIDES, "int8 gains"], rows)
 
 
 def _families(known: Known) -> str:
@@ -105,9 +107,4 @@ def _families(known: Known) -> str:
         numbers = [f"{each['relative']:.1e}", f"{each['same_top1']:.0%}", each["ranges"]]
         rows.append([net, str(each["int8"]), left, *numbers])
     head = ["net", "operators in int8", "in float32", "largest difference", "same best class", "ranges"]
-    return _table(head, rows) if rows else ""
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown(head, rows) if rows else ""

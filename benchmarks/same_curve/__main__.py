@@ -20,6 +20,7 @@ from typing import Mapping, NamedTuple
 from benchmarks import curves
 from benchmarks.curves import Curve, Panel
 from benchmarks.harness import commands, parsing, processes
+from benchmarks.harness.tables import markdown
 from mxtrain.config.flags.arguments import png_path
 from mxtrain.core.system import kernels
 
@@ -44,9 +45,8 @@ MAPPINGS: dict[str, tuple[str, ...]] = {
 # Where neither a batch's statistics nor its masks count, the cut into micro-batches must not count either.
 WHOLE = "1 device, all at once"
 FAST = "4 workers, --sums fast"
-EVERYTHING_PAYS = (
-    processes.ROOT / "tests" / "data" / "all_narrow.json"
-)  # else nets as small as these stay in float32
+# Else nets as small as these stay in float32.
+EVERYTHING_PAYS = processes.ROOT / "tests" / "data" / "all_narrow.json"
 
 
 class Subject(NamedTuple):
@@ -94,8 +94,7 @@ def main() -> int:
 
 
 def digits(folder: Path) -> Path:
-    processes.run(sys.executable, "examples/digits.py", folder / "images")
-    return commands.pack(folder / "images", folder / "digits.rec")
+    return commands.pack_digits(folder / "images", folder / "digits.rec")
 
 
 def panel(name: str, subject: Subject, rec: Path, folder: Path) -> Panel:
@@ -112,8 +111,7 @@ def panel(name: str, subject: Subject, rec: Path, folder: Path) -> Panel:
 
 def table(panels: list[Panel]) -> tuple[str, bool]:
     """Return a table with a line for each run compared with the first, and whether all curves are the same."""
-    lines = ["| net | run | largest relative difference | bar | |", "|---|---|---:|---:|---|"]
-    all_same = True
+    rows, all_same = [], True
     for each in panels:
         (first, reference), *others = each.curves.items()
         for name, curve in others:
@@ -121,9 +119,9 @@ def table(panels: list[Panel]) -> tuple[str, bool]:
             bar = each.bars.get(name, 0.0)
             same = apart <= bar  # not so where a loss is not a number
             all_same &= same
-            verdict = "pass" if same else "FAIL"
-            lines.append(f"| {each.title} | {name} | {apart:.2g} | {bar:g} | {verdict} |")
-    return "\n".join([*lines, "", f"The reference is {first}."]), all_same
+            rows.append([each.title, name, f"{apart:.2g}", f"{bar:g}", "met" if same else "MISSED"])
+    text = markdown(["net", "run", "largest relative difference", "bar", ""], rows, "llrrl")
+    return f"{text}\n\nThe reference is {first}.", all_same
 
 
 def _parse() -> argparse.Namespace:
