@@ -190,7 +190,7 @@ def _check_batch(run: Run) -> None:
         )
     num_pixels = math.prod(sizes.height_and_width(run.data.image_size))
     if (
-        run.model.task == "classification"
+        tasks.defaults_of(run.model.task).samples == tasks.PICTURES
         and not import_path.is_import_path(str(run.data.train))
         and micro_batch * run.data.channels * num_pixels > bounds.LARGEST_ARRAY
     ):
@@ -219,7 +219,7 @@ def _check_names(run: Run) -> None:
             raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
     for sink in run.output.log.split(","):
         sinks.check_name(sink, run.output.out)
-    if tasks.defaults_of(run.model.task).reads_text:
+    if tasks.defaults_of(run.model.task).has_texts:
         augmentations.parse_of_text(run.data.augment)
     elif run.data.augment != augmentations.AUTO:
         augmentations.parse(run.data.augment)

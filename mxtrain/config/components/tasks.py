@@ -10,6 +10,8 @@ import dataclasses
 from mxtrain.config.components import augmentations, losses
 from mxtrain.config.components.component import Component, by_name
 
+PICTURES, ARRAYS, TEXTS, WINDOWS = "pictures", "arrays", "texts", "windows"  # of a text that goes on
+
 
 @dataclasses.dataclass(frozen=True)
 class TaskDefaults(Component):
@@ -18,7 +20,12 @@ class TaskDefaults(Component):
     model: str = "resnet18_v1b"
     loss: str = "cross_entropy"
     augment: str = augmentations.IMAGENET
-    reads_text: bool = False  # whose augmentations are those of texts
+    samples: str = ""  # what they are: one of the kinds above; nothing is known of those of one's own
+
+    @property
+    def has_texts(self) -> bool:
+        """True where augmentations are those of texts."""
+        return self.samples in (TEXTS, WINDOWS)
 
 
 TASKS = by_name(
@@ -27,6 +34,7 @@ TASKS = by_name(
         "a class for each picture",
         "mxtrain.tasks.classification:Classification",
         augment=augmentations.AUTO,
+        samples=PICTURES,
     ),
     TaskDefaults(
         "multilabel",
@@ -34,6 +42,7 @@ TASKS = by_name(
         "mxtrain.tasks.multilabel:Multilabel",
         loss="binary_cross_entropy",
         augment=augmentations.AUTO,
+        samples=PICTURES,
     ),
     TaskDefaults(
         "regression",
@@ -41,6 +50,7 @@ TASKS = by_name(
         "mxtrain.tasks.regression:Regression",
         loss="l2",
         augment="none",
+        samples=PICTURES,
     ),
     TaskDefaults(
         "arrays",
@@ -48,6 +58,7 @@ TASKS = by_name(
         "mxtrain.tasks.arrays:Arrays",
         model="mlp",
         loss=losses.AUTO,
+        samples=ARRAYS,
     ),
     TaskDefaults(
         "lm",
@@ -55,7 +66,7 @@ TASKS = by_name(
         "mxtrain.tasks.lm:LanguageModel",
         model="gpt_10m",
         augment="none",
-        reads_text=True,
+        samples=WINDOWS,
     ),
     TaskDefaults(
         "sequence_classification",
@@ -63,7 +74,7 @@ TASKS = by_name(
         "mxtrain.tasks.sequence_classification:SequenceClassification",
         model="bilstm",
         augment="none",
-        reads_text=True,
+        samples=TEXTS,
     ),
     TaskDefaults(
         "token_classification",
@@ -71,7 +82,7 @@ TASKS = by_name(
         "mxtrain.tasks.token_classification:TokenClassification",
         model="bilstm",
         augment="none",
-        reads_text=True,
+        samples=TEXTS,
     ),
 )
 OWN = TaskDefaults("module:Class", "a task of one's own")

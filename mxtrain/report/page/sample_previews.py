@@ -11,12 +11,11 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from mxtrain.config.components import tasks
 from mxtrain.config.components.import_path import is_import_path
 from mxtrain.core.errors import Stop
 from mxtrain.report.history import History
 
-PICTURE_TASKS = ("classification", "multilabel", "regression")
-TEXT_TASKS = ("sequence_classification", "token_classification", "lm")
 SIDE = 128  # pixels of a picture's longer side
 QUALITY = 85
 MOST_CHARACTERS = 400  # of a text
@@ -71,7 +70,8 @@ def _shown(
     val: str, task: str, tokenizer: str, window: int, positions: tuple[int, ...]
 ) -> tuple[dict[int, dict[str, str]], str]:
     """Return what is shown of the samples at these positions, and one sentence where that is nothing."""
-    if not val or task not in (*PICTURE_TASKS, *TEXT_TASKS):
+    samples = tasks.defaults_of(task).samples
+    if not val or samples not in (tasks.PICTURES, tasks.TEXTS, tasks.WINDOWS):
         return {}, ""
     if is_import_path(val):
         return (
@@ -79,9 +79,9 @@ def _shown(
             f"--val {val} is code, which a page does not run: samples are shown by their positions only.",
         )
     try:
-        if task in PICTURE_TASKS:
+        if samples == tasks.PICTURES:
             return _pictures(val, positions), ""
-        return _texts(val, task, tokenizer, window, positions), ""
+        return _texts(val, samples, tokenizer, window, positions), ""
     except (Stop, OSError, ValueError, ImportError) as error:
         return {}, f"The samples cannot be shown: {' '.join(str(error).split())}"
 
@@ -118,7 +118,7 @@ def jpeg_uri(pixels: Any) -> str:
 
 
 def _texts(
-    val: str, task: str, tokenizer: str, window: int, positions: tuple[int, ...]
+    val: str, samples: str, tokenizer: str, window: int, positions: tuple[int, ...]
 ) -> dict[int, dict[str, str]]:
     from mxtrain.data.records.record_sets import open_set
     from mxtrain.data.text import tokenizers, tokens
@@ -132,13 +132,13 @@ def _texts(
     decode = tokenizers.of_portable(portable).decode
     if decode is None:
         raise ValueError("their tokenizer makes no text of tokens")
-    if task == "lm":
+    if samples == tasks.WINDOWS:
         records = Windows(records, known, window)
     texts = {}
     for position in positions:
         if 0 <= position < len(records):
             payload = records.read(position).payload
-            ids = payload if task == "lm" else known.ids(payload)
+            ids = payload if samples == tasks.WINDOWS else known.ids(payload)
             words = decode([int(each) for each in ids[: 4 * MOST_CHARACTERS] if each != known.end_token])
             texts[position] = {
                 "text": words if len(words) <= MOST_CHARACTERS else words[:MOST_CHARACTERS] + "…"
