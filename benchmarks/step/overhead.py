@@ -44,6 +44,7 @@ def main() -> None:
 
 
 def pieces(parts: Any) -> dict[str, Callable[[], Any]]:
+    from mxtrain.checkpoint.directory import AVERAGES
     from mxtrain.optim import precision
     from mxtrain.optim.sums import gradients
     from mxtrain.train import step
@@ -54,7 +55,7 @@ def pieces(parts: Any) -> dict[str, Callable[[], Any]]:
         "the norm, which tells finite": lambda: precision.l2_norm(first_device),
         "a copy of running statistics": lambda: step.step_statistics(parts),
         "--clip-value": lambda: of_step.clip(1.0),
-        "--ema": parts.ema.update,
+        "--ema": parts.companions[AVERAGES].after_update,
     }
 
 

@@ -16,12 +16,13 @@ import numpy as np
 from mxtrain.core.params_file import Arrays
 from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim.average_plan import AveragePlan
+from mxtrain.optim.companion import Companion
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
 
 
-class WeightAverage:
+class WeightAverage(Companion):
     """The sums of the weights taken so far, in float64, by the names of `weights.named_parameters`."""
 
     def __init__(self, net: Any, plan: AveragePlan):
@@ -30,14 +31,14 @@ class WeightAverage:
         self.totals: Arrays = {}
         self._statistics: Arrays = {}  # as the last settling step has left them
 
-    def is_settling(self, step: int) -> bool:
-        """Return whether the step that follows on `step` steps leaves the weights alone."""
+    def holds_weights(self, step: int) -> bool:
+        """Return whether the step that follows on `step` steps only settles running statistics."""
         return self.plan.is_settling(step)
 
     def after_step(self, step: int) -> None:
         """Do what is due when `step` steps are done."""
         last = self.plan.taken_after[-1:]
-        if self.is_settling(step - 1):
+        if self.holds_weights(step - 1):
             self._settle(step - last[0])
         if step in self.plan.taken_after:
             self._take(step)
@@ -91,9 +92,17 @@ class WeightAverage:
             for parameter in (layer.running_mean, layer.running_var)
         }
 
-    def restore(self, path: Path, taken: list[int], step: int) -> None:
-        """Go on after `step` steps of a run that has taken weights after those `taken`, whose sums are in `path`."""
-        points = self.plan.taken_after
+    def arrays(self) -> Arrays:
+        """Return the sums, as long as there are some."""
+        return dict(self.totals)
+
+    def values(self) -> dict[str, Any]:
+        """Return the steps after which weights were taken."""
+        return {"averaged_steps": list(self.taken)}
+
+    def restore(self, path: Path, saved: Mapping[str, Any]) -> None:
+        """Go on with the sums in `path`, as far as the run, which may have become longer, still takes those weights."""
+        points, taken, step = self.plan.taken_after, saved["averaged_steps"], saved["step"]
         if points == tuple(taken) and step >= points[-1]:
             self._statistics, self.taken = self._running(), taken
         elif taken and points[: len(taken)] == tuple(taken):

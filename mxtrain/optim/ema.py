@@ -7,13 +7,16 @@ the weights and moves after every applied step; running statistics are averaged 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator
+from pathlib import Path
+from typing import Any, Iterator, Mapping
 
+from mxtrain.core.params_file import Arrays
 from mxtrain.models.parameters import running_statistics, weights
+from mxtrain.optim.companion import Companion
 from mxtrain.runtime import mx
 
 
-class Ema:
+class Ema(Companion):
     """The averages, under the names of `weights.named_parameters`."""
 
     def __init__(self, net: Any, decay: float):
@@ -28,7 +31,7 @@ class Ema:
             if parameter.grad_req != "null" or parameter.name in running
         }
 
-    def update(self) -> None:
+    def after_update(self) -> None:
         """Move the averages towards the current weights."""
         self.num_updates += 1
         rate = 1.0 - decay_after(self.decay, self.num_updates)
@@ -38,15 +41,19 @@ class Ema:
             weight = parameter.list_data()[0]
             mx.nd.sgd_update(average, weight, lr=rate, wd=1.0, rescale_grad=-1.0, out=average)
 
-    def restore(self, path: str, num_updates: int) -> None:
-        """Continue from the averages of the file `path`, which have had `num_updates` updates."""
-        saved = mx.nd.load(path)
+    def arrays(self) -> Arrays:
+        """Return copies of the averages."""
+        return {name: average.asnumpy() for name, average in self.averages.items()}
+
+    def restore(self, path: Path, saved: Mapping[str, Any]) -> None:
+        """Go on from the averages in `path`."""
+        kept = mx.nd.load(str(path))
         for name, average in self.averages.items():
-            average[:] = saved[name].as_in_context(average.context)
-        self.num_updates = num_updates
+            average[:] = kept[name].as_in_context(average.context)
+        self.num_updates = saved["step"] - saved["skipped_steps"]
 
     @contextlib.contextmanager
-    def swapped_in(self) -> Iterator[None]:
+    def for_evaluation(self) -> Iterator[None]:
         """Let the net compute with the averages inside this block, and with its weights after it."""
         named = weights.named_parameters(self.net)
         trained = {name: parameter.list_data()[0].copy() for name, parameter in named.items()}
@@ -60,11 +67,6 @@ class Ema:
 def decay_after(decay: float, num_updates: int) -> float:
     """Return the decay of an update: lower than `decay` at first, to forget the random initial weights soon."""
     return min(decay, (1.0 + num_updates) / (10.0 + num_updates))
-
-
-def with_averages(ema: Ema | None) -> contextlib.AbstractContextManager[None]:
-    """Return the context for an evaluation: with the averages if the run has them."""
-    return contextlib.nullcontext() if ema is None else ema.swapped_in()
 
 
 def _set(named: dict[str, Any], arrays: dict[str, Any]) -> None:

@@ -8,7 +8,8 @@ stay whole.
 from __future__ import annotations
 
 import math
-from typing import Any
+from pathlib import Path
+from typing import Any, Mapping
 
 import numpy as np
 
@@ -17,10 +18,11 @@ from mxtrain.core.errors import UsageError
 from mxtrain.core.params_file import Arrays
 from mxtrain.models.nets import sparse_rows
 from mxtrain.models.parameters import weights
+from mxtrain.optim.companion import Companion
 from mxtrain.runtime import mx
 
 
-class WeightMasks:
+class WeightMasks(Companion):
     """A mask of ones and zeros for each parameter that has been pruned, on each device."""
 
     def __init__(self, net: Any):
@@ -50,23 +52,23 @@ class WeightMasks:
                 )
         self._set(kept)
 
-    def apply(self) -> None:
+    def after_update(self) -> None:
         """Make the weights zero again, on every device."""
         for name, masks in self._masks.items():
             for data, mask in zip(self._parameters[name].list_data(), masks):
                 mx.nd.elemwise_mul(data, mask, out=data)
                 data += 0.0  # no negative zeros: workers that are sent weights at the start get them without that sign
 
-    def packed(self) -> Arrays:
+    def arrays(self) -> Arrays:
         """Return the masks as a checkpoint keeps them: eight weights in a byte."""
         return {name: np.packbits(masks[0].asnumpy() != 0) for name, masks in self._masks.items()}
 
-    def restore(self, path: str) -> None:
-        """Restore the masks that `packed` has returned, from the file `path`."""
-        saved = mx.nd.load(path)
+    def restore(self, path: Path, saved: Mapping[str, Any]) -> None:
+        """Restore the masks in `path`."""
+        packed = mx.nd.load(str(path))
         kept = {}
         for name, parameter in self._parameters.items():
-            bits = np.unpackbits(saved[name].asnumpy())[: math.prod(parameter.shape)]
+            bits = np.unpackbits(packed[name].asnumpy())[: math.prod(parameter.shape)]
             kept[name] = bits.reshape(parameter.shape)
         self._set(kept)
 
@@ -75,7 +77,7 @@ class WeightMasks:
             name: [mx.nd.array(kept[name], ctx=data.context, dtype=data.dtype) for data in each.list_data()]
             for name, each in self._parameters.items()
         }
-        self.apply()
+        self.after_update()
 
 
 def of_run(net: Any, model: Model, is_fresh: bool) -> WeightMasks | None:

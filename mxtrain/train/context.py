@@ -5,13 +5,15 @@ Owns building them from a run. Every process builds its own; what of them surviv
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import math
-from typing import Any, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from mxtrain.checkpoint.directory import AVERAGE, AVERAGES, MASKS
 from mxtrain.cluster.worker_group import WorkerGroup, step_group
 from mxtrain.config import Run, exact_sums
 from mxtrain.config.checks import store_checks
@@ -21,11 +23,11 @@ from mxtrain.models.nets import sparse_rows
 from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim import average_plan, layer_rates, optimizers, weight_masks
 from mxtrain.optim.average import WeightAverage
+from mxtrain.optim.companion import Companion
 from mxtrain.optim.ema import Ema
 from mxtrain.optim.optimizer_state import ExtraOptimizerState
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.optim.weight_decay import exempt_from_decay
-from mxtrain.optim.weight_masks import WeightMasks
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.metrics import metric_selection
 from mxtrain.tasks.metrics.metric_selection import MetricSelection
@@ -53,9 +55,9 @@ class TrainContext:
     extra_optimizer_state: ExtraOptimizerState
     devices: Sequence[Any]
     grid: Grid | None  # on which gradients are summed; None: as they come, in float32
-    ema: Ema | None
-    average: WeightAverage | None
-    masks: WeightMasks | None  # of weights that stay zero
+    companions: Mapping[
+        str, Companion
+    ]  # of the weights, by their files in a checkpoint, in the order that they act
     needs_input_grad: bool  # for the running statistics of norms that train nothing
     sample_counter: running_statistics.SampleCounter
     step_group: WorkerGroup  # who makes each step together: all workers, or under dist_async this one alone
@@ -82,6 +84,14 @@ class TrainContext:
         """True where workers update the weights without waiting for each other."""
         return stores.is_async(self.run.layout.kvstore)
 
+    @contextlib.contextmanager
+    def for_evaluation(self) -> Iterator[None]:
+        """A block in which the net computes with the weights that are to be judged: averages, if the run has some."""
+        with contextlib.ExitStack() as stack:
+            for companion in self.companions.values():
+                stack.enter_context(companion.for_evaluation())
+            yield
+
 
 def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     """Return everything that a first step of `job` needs.
@@ -93,8 +103,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     optim, devices = run.optim, build_net.devices_of(run.layout.devices)
     widths = None if job.checkpoint is None else job.checkpoint.widths
     net = build_net.build_to_train(task, devices, widths)
-    masks = weight_masks.of_run(net, run.model, job.checkpoint is None)
-    averaging = average_plan.of_run(optim, job.plan.length)
+    companions = _companions(job, net)
     trained = _trained_parameters(run, net)
     optimizer = optimizers.build(optim)
     extra_optimizer_state = ExtraOptimizerState(optimizer)
@@ -119,15 +128,25 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         extra_optimizer_state=extra_optimizer_state,
         devices=devices,
         grid=_grid(job, trained),
-        ema=Ema(net, optim.ema) if optim.ema else None,
-        average=WeightAverage(net, averaging) if averaging else None,
-        masks=masks,
+        companions=companions,
         needs_input_grad=running_statistics.need_input_grad(net),
         sample_counter=running_statistics.SampleCounter(),
         step_group=step_group(group, run.layout.kvstore),
         clock=StageClock(job.began, run.output.sample_steps),
         untried=set(devices),
     )
+
+
+def _companions(job: TrainingJob, net: Any) -> dict[str, Companion]:
+    """Return the companions of the net's weights: averages follow on what masks have left of these."""
+    optim = job.run.optim
+    masks = weight_masks.of_run(net, job.run.model, job.checkpoint is None)
+    averaging = average_plan.of_run(optim, job.plan.length)
+    return {
+        **({MASKS: masks} if masks else {}),
+        **({AVERAGES: Ema(net, optim.ema)} if optim.ema else {}),
+        **({AVERAGE: WeightAverage(net, averaging)} if averaging else {}),
+    }
 
 
 def _trained_parameters(run: Run, net: Any) -> list[Any]:

@@ -9,7 +9,6 @@ import math
 from typing import Callable
 
 from mxtrain.core.errors import Stop
-from mxtrain.optim.ema import with_averages
 from mxtrain.report.sinks.record import Record
 from mxtrain.tasks.metrics import metric_selection
 from mxtrain.train import nonfinite_errors
@@ -50,7 +49,7 @@ class Evaluator:
         """
         context, val_set = self._context, self._job.val_set
         assert val_set is not None
-        with with_averages(context.ema):
+        with context.for_evaluation():
             evaluation = evaluate(
                 *(context.task, context.plain_forward, context.net, val_set, context.devices),
                 stop_requests=self._stop_requests,

@@ -183,8 +183,8 @@ def _train_step(
     batches = pipeline.batches(state.step)
     context.clock.lap("split")
     result = train_step(context, batches, pipeline.release, state.step, rate, state.scale)
-    if context.average is not None:
-        context.average.after_step(state.step + 1)
+    for companion in context.companions.values():
+        companion.after_step(state.step + 1)
     bad_records = pipeline.gather_bad_records(state.bad_records)
     context.clock.lap("synchronize")
     return dataclasses.replace(state.after_step(result), bad_records=bad_records), result

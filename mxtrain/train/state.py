@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+COMPANIONS = (AVERAGES, AVERAGE, MASKS)  # in the order of a checkpoint's files
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainState:
@@ -106,12 +108,8 @@ def snapshot(context: TrainContext, state: TrainState) -> Snapshot:
         raise Diverged(f"step {state.step}: weights are not finite; lower --lr, and give another --out")
     optimizer_arrays, update_counts = context.trainer.optimizer_state()
     files = {WEIGHTS: weights.copy_of(context.net), OPTIMIZER: optimizer_arrays}
-    if context.ema is not None:
-        files[AVERAGES] = {name: average.asnumpy() for name, average in context.ema.averages.items()}
-    if context.average is not None and context.average.totals:
-        files[AVERAGE] = dict(context.average.totals)
-    if context.masks is not None:
-        files[MASKS] = context.masks.packed()
+    of_companions = {name: companion.arrays() for name, companion in context.companions.items()}
+    files.update((name, of_companions[name]) for name in COMPANIONS if of_companions.get(name))
     if context.grid is not None and context.grid.units is not None:
         files[GRID] = context.grid.units.arrays()
     values = {
@@ -124,7 +122,7 @@ def snapshot(context: TrainContext, state: TrainState) -> Snapshot:
         "narrow_share": context.net.forecast.share,
         "micro_batch": context.job.plan.batch.micro_batch,
         "units_rule": context.grid.rule if context.grid is not None else grid_units.RULE,
-        **({"averaged_steps": list(context.average.taken)} if context.average else {}),
+        **{key: value for each in context.companions.values() for key, value in each.values().items()},
         **({"widths": context.net.widths} if context.net.widths else {}),
         "job": context.group.job,
         **context.job.identity.to_dict(),
@@ -144,12 +142,8 @@ def restore(context: TrainContext, checkpoint: Checkpoint | None) -> TrainState:
     weights.load(context.net, str(path / WEIGHTS))
     context.trainer.load_optimizer_state(str(path / OPTIMIZER), saved["update_counts"])
     context.extra_optimizer_state.restore(saved.get("optimizer_numbers", {}))  # old checkpoints have none
-    if context.ema is not None:
-        context.ema.restore(str(path / AVERAGES), num_updates=saved["step"] - saved["skipped_steps"])
-    if context.average is not None:
-        context.average.restore(path / AVERAGE, saved["averaged_steps"], saved["step"])
-    if context.masks is not None:
-        context.masks.restore(str(path / MASKS))
+    for name, companion in context.companions.items():
+        companion.restore(path / name, saved)
     if context.grid is not None:
         arrays = mx.nd.load(str(path / GRID)) if (path / GRID).is_file() else {}
         rule = saved.get("units_rule", 1)  # old checkpoints have none

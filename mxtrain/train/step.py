@@ -266,7 +266,8 @@ def _update_weights(
 
     At the end of a run with --average only running statistics move.
     """
-    if context.average is not None and context.average.is_settling(step):
+    companions = context.companions.values()
+    if any(companion.holds_weights(step) for companion in companions):
         context.trainer.skip_update()
         return
     clip_norm, clip_value = context.run.optim.clip_norm, context.run.optim.clip_value
@@ -274,10 +275,8 @@ def _update_weights(
         gradients.clip(clip_value / per_weight)
     shorten = min(1.0, clip_norm / norm) if clip_norm and norm else 1.0
     context.trainer.apply(rate, shorten * per_weight)
-    if context.masks is not None:
-        context.masks.apply()
-    if context.ema is not None:
-        context.ema.update()
+    for companion in companions:
+        companion.after_update()
 
 
 def _means(context: TrainContext, sums: Sequence[float]) -> dict[str, float]:

@@ -149,8 +149,8 @@ def _checkpoint(context: TrainContext) -> dict[str, Any]:
     mx.nd.waitall()
     started = time.monotonic()
     arrays = [*weights.copy_of(context.net).values(), *context.trainer.optimizer_state()[0].values()]
-    if context.ema is not None:
-        arrays += [average.asnumpy() for average in context.ema.averages.values()]
+    for companion in context.companions.values():
+        arrays += companion.arrays().values()
     return {
         "checkpoint_seconds": time.monotonic() - started,
         "checkpoint_bytes": sum(int(np.prod(each.shape)) * np.dtype(each.dtype).itemsize for each in arrays),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,10 @@ from mxtrain.train import state, step
 from mxtrain.train.context import TrainContext
 from mxtrain.train.net import build_net
 from tests.support.nets.training_steps import CLASSES, advance, arrays, batches, build_parts, run_of
+
+
+def ema_of(parts: TrainContext) -> Any:
+    return parts.companions[directory.AVERAGES]
 
 
 def save(run: object, parts: TrainContext, progress: state.TrainState, out: Path) -> None:
@@ -33,7 +38,7 @@ def test_averages_are_those_of_numpy(tmp_path: Path, devices: str) -> None:
         for name, value in arrays(parts).items():
             expected[name] = decay * expected[name] + (1 - decay) * value
     for name, value in expected.items():
-        found = parts.ema.averages[name]
+        found = ema_of(parts).averages[name]
         assert found.context == mx.cpu(0) and found.dtype == np.float32
         np.testing.assert_allclose(found.asnumpy(), value, rtol=1e-5, atol=1e-7, err_msg=name)
 
@@ -43,7 +48,7 @@ def test_a_skipped_step_does_not_move_the_averages(tmp_path: Path) -> None:
     poisoned = batches(8, 4, 0)
     poisoned[0].arrays["data"][:] = np.nan
     outcome = step.train_step(parts, poisoned, lambda batch: None, 0, 0.01, precision.LossScale())
-    assert not outcome.applied and parts.ema.num_updates == 0
+    assert not outcome.applied and ema_of(parts).num_updates == 0
 
 
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1,2"])
@@ -54,11 +59,11 @@ def test_averages_are_in_the_net_only_inside_the_block(tmp_path: Path, devices: 
     before = arrays(parts)
     data = mx.nd.array(batches(8, 8, 9)[0].arrays["data"])
     plain = parts.net(data).asnumpy()
-    with ema.with_averages(parts.ema):
+    with parts.for_evaluation():
         borrowed = parts.net(data).asnumpy()
         for name, parameter in weights.named_parameters(parts.net).items():
             for array in parameter.list_data():
-                np.testing.assert_array_equal(array.asnumpy(), parts.ema.averages[name].asnumpy())
+                np.testing.assert_array_equal(array.asnumpy(), ema_of(parts).averages[name].asnumpy())
     assert not np.array_equal(plain, borrowed)
     np.testing.assert_array_equal(parts.net(data).asnumpy(), plain)
     for name, value in before.items():
@@ -80,11 +85,11 @@ def test_a_resumed_run_has_the_same_averages_to_the_bit(tmp_path: Path) -> None:
     again = build_parts(run, CLASSES)
     restored = state.restore(again, directory.newest(tmp_path / "checkpoints"))
     assert (restored.skipped_steps, restored.bad_steps_in_a_row) == (1, 1)
-    assert again.ema.num_updates == 2
+    assert ema_of(again).num_updates == 2
     _, losses = advance(again, restored, 3)
     assert losses == expected
-    for name, value in parts.ema.averages.items():
-        np.testing.assert_array_equal(again.ema.averages[name].asnumpy(), value.asnumpy(), err_msg=name)
+    for name, value in ema_of(parts).averages.items():
+        np.testing.assert_array_equal(ema_of(again).averages[name].asnumpy(), value.asnumpy(), err_msg=name)
 
 
 @pytest.mark.parametrize("decay", ["0", "0.9"])
@@ -94,7 +99,7 @@ def test_evaluate_and_predict_get_the_averages(tmp_path: Path, decay: str) -> No
     progress, _ = advance(parts, state.restore(parts, None), 2)
     save(run, parts, progress, tmp_path)
     data = mx.nd.array(batches(8, 8, 9)[0].arrays["data"])
-    with ema.with_averages(parts.ema):
+    with parts.for_evaluation():
         expected = parts.net(data).asnumpy()
     found = build_net.load_trained(directory.newest(tmp_path / "checkpoints"), [mx.cpu()])
     np.testing.assert_array_equal(found(data).asnumpy(), expected)

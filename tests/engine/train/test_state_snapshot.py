@@ -45,13 +45,14 @@ def test_later_steps_do_not_change_a_snapshot(tmp_path: Path, optimizer: str) ->
     """The writer reads it while the next steps run."""
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", "cpu:0,1", "--ema", "0.9")
     parts = build_parts(run, CLASSES)
-    parts = dataclasses.replace(parts, average=WeightAverage(parts.net, AveragePlan((2, 4, 6))))
+    average = WeightAverage(parts.net, AveragePlan((2, 4, 6)))
+    parts = dataclasses.replace(parts, companions={**parts.companions, state.AVERAGE: average})
     progress, _ = advance(parts, state.restore(parts, None), 2)
-    parts.average.after_step(2)
+    average.after_step(2)
     taken = state.snapshot(parts, progress)
     before, values_before = frozen(taken), json.dumps(taken.state)
     advance(parts, progress, 2)
-    parts.average.after_step(4)
+    average.after_step(4)
     later = state.snapshot(parts, progress)
     assert json.dumps(taken.state) == values_before != json.dumps(later.state)
     files = {state.WEIGHTS, state.OPTIMIZER, state.AVERAGES, state.AVERAGE, state.GRID}

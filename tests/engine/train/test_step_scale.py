@@ -63,8 +63,8 @@ def everything(parts: TrainContext) -> dict[str, np.ndarray]:
                 for place, each in enumerate(optimizer_state.state_arrays(value))
             }
         )
-    if parts.ema is not None:
-        found.update({f"average {name}": value.asnumpy() for name, value in parts.ema.averages.items()})
+    for companion in parts.companions.values():
+        found.update({f"average {name}": value for name, value in companion.arrays().items()})
     return found
 
 

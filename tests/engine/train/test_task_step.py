@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.checkpoint.directory import AVERAGES
 from mxtrain.data.fields import rounded_length
 from mxtrain.data.loading.loader import Batch, Request
 from mxtrain.models.parameters import weights
@@ -87,10 +88,12 @@ def test_a_step_without_weight_moves_nothing(devices: str) -> None:
     parts = parts_of(devices)
     stepped(parts, batches([True] * 6))
     before, grid = arrays(parts), parts.grid.exponents.copy()
-    averages = {name: array.asnumpy() for name, array in parts.ema.averages.items()}
+    averages = {name: array.asnumpy() for name, array in parts.companions[AVERAGES].averages.items()}
     result = stepped(parts, batches([False] * 6))
     assert not result.applied and result.weight == 0 and np.isnan(result.loss)
     assert result.scale == precision.LossScale(8.0, dynamic=True)
     assert_equal(arrays(parts), before)
-    assert_equal({name: array.asnumpy() for name, array in parts.ema.averages.items()}, averages)
+    assert_equal(
+        {name: array.asnumpy() for name, array in parts.companions[AVERAGES].averages.items()}, averages
+    )
     np.testing.assert_array_equal(parts.grid.exponents, grid)
