@@ -11,13 +11,16 @@ a quiet machine. Exits with 1 where the median loss is above the bar, at one che
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
+
+from benchmarks.harness import parsing
+from benchmarks.harness.rounds import in_turns, spread
+from benchmarks.harness.tables import markdown
 
 BAR = 0.02
 SECONDS_BETWEEN = 60.0
@@ -32,11 +35,9 @@ class Round(NamedTuple):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure the training time that checkpoints take.")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = parsing.parser("checkpoint", __doc__, rounds=7, has_json=True)
     parser.add_argument("--optimizers", default="sgd,adam")
     parser.add_argument("--out", type=Path, help="where to write; a temporary folder when left out")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.out) as folder:
         found = {
@@ -93,7 +94,6 @@ def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
     out.mkdir()
     (out / "metrics.jsonl").touch()
     training = Training(optimizer, out)
-    sides: dict[str, list[Round]] = {"without": [], "beside": [], "waiting": []}
     with Checkpointer(training.run.output, None) as checkpointer:
 
         def save() -> None:
@@ -106,11 +106,10 @@ def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
         def under_way() -> bool:
             return checkpointer.is_writing()
 
-        training.round(lambda: None, under_way)  # to warm up
-        for _ in range(rounds):
-            sides["without"].append(training.round(lambda: None, under_way))
-            sides["beside"].append(training.round(save, under_way))
-            sides["waiting"].append(training.round(save_and_wait, under_way))
+        begins = {"without": lambda: None, "beside": save, "waiting": save_and_wait}
+        training.round(begins["without"], under_way)  # to warm up
+        turns = {side: lambda begin=begin: training.round(begin, under_way) for side, begin in begins.items()}
+        sides = in_turns(turns, rounds)
     of_step = [each.seconds / each.num_steps for each in sides["without"]]
     lost = {
         name: sorted(each.seconds - each.num_steps * step for each, step in zip(sides[name], of_step))
@@ -142,21 +141,24 @@ def random_batch() -> Any:
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
-    lines = [
-        "resnet50_v1b, one checkpoint, seconds of training time: median (least to most)\n",
-        "| optimizer | MB | lost | of that copying | lost if the step waited | share at one a minute |",
-        "|---|---|---|---|---|---|",
-    ]
+    head = ("optimizer", "MB", "lost", "of that copying", "lost if the step waited", "share at one a minute")
+    rows = []
     for optimizer, each in found.items():
-        lines.append(
-            f"| {optimizer} | {each['megabytes']:.0f} | {spread(each['lost_seconds'])} | {each['copy_seconds']:.2f} "
-            f"| {spread(each['lost_seconds_waiting'])} | {each['share_lost']:.2%} |"
+        lost, waiting = (
+            spread(each[name], ".2f", statistics.median) for name in ("lost_seconds", "lost_seconds_waiting")
         )
-    return "\n".join([*lines, f"\nbar: {BAR:.0%}"])
-
-
-def spread(seconds: list[float]) -> str:
-    return f"{statistics.median(seconds):.2f} ({seconds[0]:.2f} to {seconds[-1]:.2f})"
+        rows.append(
+            (
+                optimizer,
+                f"{each['megabytes']:.0f}",
+                lost,
+                f"{each['copy_seconds']:.2f}",
+                waiting,
+                f"{each['share_lost']:.2%}",
+            )
+        )
+    title = "resnet50_v1b, one checkpoint, seconds of training time: median (least to most)"
+    return f"{title}\n\n{markdown(head, rows)}\n\nbar: {BAR:.0%}"
 
 
 if __name__ == "__main__":

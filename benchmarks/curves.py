@@ -6,13 +6,14 @@ Owns the pictures of every benchmark that compares curves. A curve is the losses
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Mapping, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from benchmarks.harness import commands
 
 Curve = npt.NDArray[np.float64]
 # Told apart by the colour-blind.
@@ -32,15 +33,9 @@ class Panel(NamedTuple):
     bars: Mapping[str, float] = MappingProxyType({})  # of curves that have one of their own
 
 
-def records(out: Path, kind: str) -> list[dict[str, Any]]:
-    """Return the records of one kind (train, eval) that a run has written."""
-    lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [record for record in map(json.loads, lines) if record["kind"] == kind]
-
-
 def losses(out: Path) -> Curve:
     """Return the loss of each step; ValueError if a step is missing or there twice."""
-    train = records(out, "train")
+    train = commands.records(out, "train")
     steps = [record["step"] for record in train]
     if steps != list(range(1, len(steps) + 1)):
         raise ValueError(f"{out / 'metrics.jsonl'}: its steps are not 1 to {len(steps)}")

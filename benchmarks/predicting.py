@@ -11,13 +11,14 @@ Exits with 1 where predict takes more of it than evaluate by more than the bar.
 from __future__ import annotations
 
 import json
-import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, Callable
 
 from benchmarks.harness import commands, parsing
+from benchmarks.harness.rounds import in_turns, medians
+from benchmarks.harness.tables import markdown
 from benchmarks.loader import images
 
 BAR = 1.1  # times evaluate's CPU time
@@ -30,12 +31,10 @@ SIDES = {
 
 
 def main() -> int:
-    parser = parsing.parser("predicting", __doc__)
+    parser = parsing.parser("predicting", __doc__, rounds=5, has_json=True)
     parser.add_argument("--nets", default="mobilenet0.25,resnet18_v1b")
     parser.add_argument("--images", type=int, default=96)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", type=Path, default=images.FOLDER, help="where the pictures are kept")
-    parser.add_argument("--json", action="store_true")
+    parsing.add_folder(parser, "--folder", images.FOLDER, "where the pictures are kept")
     options = parser.parse_args()
     rec = images.make(options.folder, options.images)["restart"]
     found = {name: measure(name, rec, options.rounds) for name in options.nets.split(",")}
@@ -48,33 +47,21 @@ def measure(name: str, rec: Path, rounds: int) -> dict[str, dict[str, float]]:
     from mxtrain.inference import predictor as predictors
 
     with tempfile.TemporaryDirectory() as folder:
-        flags = (
-            "--train",
-            rec,
-            "--model",
-            name,
-            "--batch-size",
-            32,
-            "--max-steps",
-            1,
-            "--num-classes",
-            images.NUM_CLASSES,
-        )
-        run = commands.fit(Path(folder), *flags)
+        flags = ("--train", rec, "--num-classes", images.NUM_CLASSES, "--model", name, "--batch-size", 32)
+        run = commands.fit(Path(folder), *flags, "--max-steps", 1)
         opened = predictors.open_run(run, "latest", "cpu", {}, with_losses=False)
         with predictors.open_predictor(opened, "cpu") as predictor:
             sides = _sides(opened, predictor, rec)
-            times: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
-            for number in range(-1, rounds):
-                for side in list(sides)[:: 1 if number % 2 else -1]:
-                    began, cpu_began = time.perf_counter(), time.process_time()
-                    count = sides[side]()
-                    if number >= 0:
-                        wall, cpu = time.perf_counter() - began, time.process_time() - cpu_began
-                        times[side].append((wall / count, cpu / count))
-    return {
-        side: dict(zip(("wall", "cpu"), map(statistics.median, zip(*each)))) for side, each in times.items()
-    }
+            turns = {side: lambda call=call: _timed(call) for side, call in sides.items()}
+            times = in_turns(turns, rounds, warm_up=1, to_and_fro=True)
+    return {side: dict(zip(("wall", "cpu"), medians(each))) for side, each in times.items()}
+
+
+def _timed(call: Callable[[], int]) -> tuple[float, float]:
+    """Return the wall and CPU seconds of an image, of a call that returns their number."""
+    began, cpu_began = time.perf_counter(), time.process_time()
+    count = call()
+    return (time.perf_counter() - began) / count, (time.process_time() - cpu_began) / count
 
 
 def _sides(opened: Any, predictor: Any, rec: Path) -> dict[str, Callable[[], int]]:
@@ -106,17 +93,20 @@ def _sides(opened: Any, predictor: Any, rec: Path) -> dict[str, Callable[[], int
 
 
 def table(found: dict[str, dict[str, dict[str, float]]]) -> str:
-    lines = [
-        f"| images a second, and ms of CPU time an image | {' | | '.join(found)} | |",
-        f"|---|{'---:|---:|' * len(found)}",
+    heads = [head for name in found for head in (name, "")]
+    rows = [
+        [words, *(cell for each in found.values() for cell in _cells(each[side]))]
+        for side, words in SIDES.items()
     ]
-    for side, words in SIDES.items():
-        cells = [f"{1 / each[side]['wall']:.1f} | {1000 * each[side]['cpu']:.1f}" for each in found.values()]
-        lines.append(f"| {words} | {' | '.join(cells)} |")
+    text = markdown(["images a second, and ms of CPU time an image", *heads], rows, "lr")
     ratios = ", ".join(
         f"{name} {each['rec']['cpu'] / each['evaluate']['cpu']:.2f}" for name, each in found.items()
     )
-    return "\n".join([*lines, f"\nCPU time of predict against evaluate: {ratios} (bar {BAR})"])
+    return f"{text}\n\nCPU time of predict against evaluate: {ratios} (bar {BAR})"
+
+
+def _cells(seconds: dict[str, float]) -> tuple[str, str]:
+    return f"{1 / seconds['wall']:.1f}", f"{1000 * seconds['cpu']:.1f}"
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
 
 from benchmarks.harness import parsing
+from benchmarks.harness.rounds import in_turns
+from benchmarks.harness.tables import markdown
 
 BAR = 0.01
 NUM_CLASSES = 1000
@@ -35,10 +37,8 @@ class Net(NamedTuple):
 
 
 def main() -> int:
-    parser = parsing.parser("seeing", __doc__)
+    parser = parsing.parser("seeing", __doc__, rounds=15, has_json=True)
     parser.add_argument("--nets", default="resnet18_v1b:224:8,small_cnn:32:64")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found = {}
     for text in options.nets.split(","):
@@ -54,13 +54,9 @@ def measure(net: Net, out: Path, rounds: int) -> dict[str, float]:
     from mxtrain.config import Output
     from mxtrain.train.telemetry import system_metrics
 
-    found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
     with made_steps(net, out) as step:
-        for number in range(-1, rounds):
-            for side in SIDES if number % 2 else SIDES[::-1]:
-                times = step(side)
-                if number >= 0:
-                    found[side].append(times)
+        turns = {side: lambda side=side: step(side) for side in SIDES}
+        found = in_turns(turns, rounds, warm_up=1, to_and_fro=True)
     plain, sampled = found["plain"], found["sampled"]
     seconds, records = (statistics.median(each[name] for each in plain) for name in ("seconds", "records"))
     layers = statistics.median(each["other_seconds"] for each in sampled)
@@ -147,15 +143,13 @@ def random_batches(net: Net) -> list[Any]:
 
 
 def table(found: dict[str, dict[str, float]]) -> str:
-    lines = [
-        "milliseconds, and shares of a step; a look at the host is another thread's CPU time, every 10 seconds\n",
-        "| net:pixels:batch | step | records | layers | barriers | a look | by default | sampling every step |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    title = "milliseconds, and shares of a step; a look at the host is another thread's CPU time, every 10 seconds"
+    rows = []
     for net, each in found.items():
-        times = " | ".join(f"{1000 * each[name]:.2f}" for name in TIMES)
-        lines.append(f"| {net} | {times} | {each['share']:.2%} | {each['share_each']:.1%} |")
-    return "\n".join([*lines, f"\nbar: {BAR:.0%}"])
+        times = (f"{1000 * each[name]:.2f}" for name in TIMES)
+        rows.append([net, *times, f"{each['share']:.2%}", f"{each['share_each']:.1%}"])
+    head = ["net:pixels:batch", *TIMES[:-1], "a look", "by default", "sampling every step"]
+    return f"{title}\n\n{markdown(head, rows, 'lr')}\n\nbar: {BAR:.0%}"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks import curves
 from benchmarks.curves import Panel
-from benchmarks.harness import commands, environments, parsing, processes
+from benchmarks.harness import commands, environments, parsing
 from benchmarks.learn import folds, judge, linear, shapes
 from benchmarks.learn.judge import Results
 from benchmarks.learn.sides import BF16, OURS, TORCH, Task, train
@@ -32,11 +32,9 @@ ENVIRONMENT = "learn"
 TASKS = ("digits", "shapes")
 NUM_SEEDS = 3  # of the shapes
 NUM_TRAIN, NUM_VAL = 2400, 300
-DIGITS = ("--config", commands.ROOT / "examples" / "digits.yaml")
-SHAPES = ("--config", processes.ROOT / "benchmarks" / "learn" / "shapes.yaml")
 NUM_FIRST_STEPS = 50
 FIRST_STEPS = (
-    *DIGITS,
+    *commands.DIGITS,
     "--model",
     "benchmarks.same_curve.nets:with_batch_norm",
     "--max-steps",
@@ -58,11 +56,15 @@ def main() -> int:
         first_steps = _first_steps(digits[0], folder, torch)
         learnt, linear_found = {}, {}
         if "digits" in options.tasks:
-            learnt["digits"] = _learn(Task("digits", digits, folds.NUM_CLASSES, DIGITS), folder, torch)
+            learnt["digits"] = _learn(
+                Task("digits", digits, folds.NUM_CLASSES, commands.DIGITS), folder, torch
+            )
         if "shapes" in options.tasks:
             pictures = shapes.make(options.folder, NUM_TRAIN, NUM_VAL)
             seeds = [pictures] * NUM_SEEDS
-            learnt["shapes"] = _learn(Task("shapes", seeds, len(shapes.CLASSES), SHAPES), folder, torch)
+            learnt["shapes"] = _learn(
+                Task("shapes", seeds, len(shapes.CLASSES), commands.SHAPES), folder, torch
+            )
             linear_found = linear.accuracies(*pictures)
     curves.draw(options.png, [*first_steps, *(_panel(name, results) for name, results in learnt.items())])
     lines, all_met = judge.bars(first_steps, learnt, linear_found)
@@ -98,22 +100,14 @@ def _panel(name: str, results: Results) -> Panel:
 
 def _parse() -> argparse.Namespace:
     parser = parsing.parser("learn", __doc__)
-    parser.add_argument(
-        "--setup", action="store_true", help="make the environment where it is missing, and end"
-    )
-    parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where it is")
-    parser.add_argument(
-        "--folder", type=Path, default=Path("runs/benchmarks"), help="where the shapes are kept"
-    )
-    parser.add_argument(
-        "--runs", type=Path, help="keep the runs there, and do not make those again that it holds"
+    parsing.add_environments(parser)
+    parsing.add_folder(parser, "--folder", parsing.FOLDER, "where the shapes are kept")
+    parsing.add_folder(
+        parser, "--runs", None, "keep the runs there, and do not make those again that it holds"
     )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--png", type=png_path, default=Path("runs/benchmarks/learn.png"))
-    options = parser.parse_args()
-    options.envs, options.folder = options.envs.resolve(), options.folder.resolve()
-    options.runs = options.runs and options.runs.resolve()
-    return options
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from typing import Dict, List, NamedTuple
+from typing import Dict, List
 
 from benchmarks import curves
 from benchmarks.curves import Panel
+from benchmarks.harness.rounds import spread
+from benchmarks.harness.tables import Bar, markdown, render_bars
 from benchmarks.learn.sides import OURS, TORCH, Trained
 
 Results = Dict[str, List[Trained]]  # by side; a run for each fold or seed
@@ -20,27 +22,14 @@ WITHOUT_DROPOUT = (
 LINEAR_MOST = 0.22  # twice what guessing one of nine finds
 
 
-class Line(NamedTuple):
-    what: str
-    found: str
-    bar: str
-    met: bool
-
-
 def accuracies(learnt: dict[str, Results], linear: Linear) -> str:
     """Return a table of mean accuracies over the runs, with the worst and the best."""
     sides = list(next(iter(learnt.values())))
-    lines = [
-        "| accuracy on held-out pictures | " + " | ".join(learnt) + " |",
-        "|---|" + "---:|" * len(learnt),
-    ]
-    for side in sides:
-        entries = (_entry(results[side]) for results in learnt.values())
-        lines.append(f"| {side} | {' | '.join(entries)} |")
+    rows = [[side, *(_entry(results[side]) for results in learnt.values())] for side in sides]
     for shown, accuracy in linear.items():
         entries = (f"{accuracy:.2%}" if task == "shapes" else "" for task in learnt)
-        lines.append(f"| linear classifier of the {shown} | {' | '.join(entries)} |")
-    return "\n".join(lines)
+        rows.append([f"linear classifier of the {shown}", *entries])
+    return markdown(["accuracy on held-out pictures", *learnt], rows, "lr")
 
 
 def bars(first_steps: list[Panel], learnt: dict[str, Results], linear: Linear) -> tuple[str, bool]:
@@ -52,7 +41,7 @@ def bars(first_steps: list[Panel], learnt: dict[str, Results], linear: Linear) -
             judged.append(_of_first_loss(task, results))
         judged += [_of_side(task, side, results) for side in results if side != OURS]
     judged += [
-        Line(
+        Bar(
             f"shapes, linear classifier of the {shown}",
             f"{found:.1%}",
             f"at most {LINEAR_MOST:.0%}",
@@ -60,16 +49,12 @@ def bars(first_steps: list[Panel], learnt: dict[str, Results], linear: Linear) -
         )
         for shown, found in linear.items()
     ]
-    lines = [
-        f"| {what} | {found} | {bar} | {'pass' if met else 'FAIL'} |" for what, found, bar, met in judged
-    ]
-    header = ["| | found | bar | |", "|---|---:|---:|---|"]
-    return "\n".join([*header, *lines]), all(line.met for line in judged)
+    return render_bars(judged)
 
 
-def _of_first_steps(panel: Panel) -> Line:
+def _of_first_steps(panel: Panel) -> Bar:
     apart = float(curves.relative_difference(panel.curves[TORCH], panel.curves[OURS]).max())
-    return Line(
+    return Bar(
         f"{panel.title}: largest relative difference of a loss, torch from mxtrain",
         f"{apart:.1e}",
         f"at most {FIRST_STEPS_BAR:g}",
@@ -77,15 +62,15 @@ def _of_first_steps(panel: Panel) -> Line:
     )
 
 
-def _of_task(task: str, results: Results) -> Line:
+def _of_task(task: str, results: Results) -> Bar:
     found = _mean(results[OURS])
-    return Line(f"{task}: mean accuracy", f"{found:.2%}", f"at least {LEAST[task]:.1%}", found >= LEAST[task])
+    return Bar(f"{task}: mean accuracy", f"{found:.2%}", f"at least {LEAST[task]:.1%}", found >= LEAST[task])
 
 
-def _of_first_loss(task: str, results: Results) -> Line:
+def _of_first_loss(task: str, results: Results) -> Bar:
     pairs = zip(results[TORCH], results[OURS])
     apart = max(abs(torchs.losses[0] / ours.losses[0] - 1) for torchs, ours in pairs)
-    return Line(
+    return Bar(
         f"{task}: relative difference of the first loss, torch from mxtrain",
         f"{apart:.1e}",
         f"at most {FIRST_STEPS_BAR:g}",
@@ -93,15 +78,15 @@ def _of_first_loss(task: str, results: Results) -> Line:
     )
 
 
-def _of_side(task: str, side: str, results: Results) -> Line:
+def _of_side(task: str, side: str, results: Results) -> Bar:
     """Compare means, which may differ as much as mxtrain's own runs with other seeds, or for the digits other folds."""
     apart = abs(_mean(results[side]) - _mean(results[OURS]))
-    spread = _spread(results[OURS])
-    return Line(
+    most = _spread(results[OURS])
+    return Bar(
         f"{task}, {side}: how far its mean accuracy is from mxtrain's",
         f"{apart:.2%}",
-        f"at most {spread:.2%}, mxtrain's best run less its worst",
-        apart <= spread,
+        f"at most {most:.2%}, mxtrain's best run less its worst",
+        apart <= most,
     )
 
 
@@ -114,5 +99,4 @@ def _spread(runs: list[Trained]) -> float:
 
 
 def _entry(runs: list[Trained]) -> str:
-    worst, best = (pick(run.accuracy for run in runs) for pick in (min, max))
-    return f"{_mean(runs):.2%} ({worst:.2%} to {best:.2%})"
+    return spread([run.accuracy for run in runs], ".2%")

@@ -44,7 +44,7 @@ def main() -> int:
         found: dict[str, list[float]] = {OURS: [], TORCH: []}
         for seed in range(options.seeds):
             for side, out in _trained(data, folder, seed, torch):
-                found[side].append(float(curves.records(out, "eval")[-1]["val_bits_per_byte"]))
+                found[side].append(commands.last_score(out, "val_bits_per_byte"))
                 print(f"seed {seed}, {side}: {found[side][-1]:.4f}", file=sys.stderr, flush=True)
         curves.draw(options.png, [_panel(folder, seed) for seed in range(options.seeds)])
     apart, spread = abs(np.mean(found[OURS]) - np.mean(found[TORCH])), np.ptp(found[OURS])
@@ -81,29 +81,26 @@ def _trained(data: Path, folder: Path, seed: int, torch: Path) -> Iterator[tuple
     """Yield each side and the folder of its run, after it has ended; runs that are there are kept."""
     ours, theirs = (folder / f"lm-{seed}-{side}" for side in (OURS, TORCH))
     sets = ("--train", data / "train.rec", "--val", data / "val.rec")
-    if not (ours / "ended").exists():
-        commands.fit(ours, *RECIPE, *sets, "--seed", seed)
-        (ours / "ended").touch()
+    commands.fit_once(ours, *RECIPE, *sets, "--seed", seed)
     yield OURS, ours
-    if not (theirs / "ended").exists():
+    if commands.is_missing(theirs):
         weights = folder / f"lm-{seed}.npz"
         processes.run(sys.executable, "-m", "benchmarks.learn.start_again", ours, weights)
         processes.run(torch, "-m", "benchmarks.learn.torch_lm", ours, weights, theirs)
-        (theirs / "ended").touch()
+        commands.mark_ended(theirs)
     yield TORCH, theirs
 
 
 def _parse() -> argparse.Namespace:
     parser = parsing.parser("learn.lm", __doc__)
-    parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where PyTorch is")
-    parser.add_argument(
-        "--runs", type=Path, help="keep the runs there, and do not make those again that it holds"
+    parsing.add_environments(parser, has_setup=False)
+    parsing.add_folder(
+        parser, "--runs", None, "keep the runs there, and do not make those again that it holds"
     )
     parser.add_argument("--seeds", type=int, default=3, help="how many (default: 3)")
     parser.add_argument("--png", type=png_path, default=Path("runs/benchmarks/lm.png"))
     options = parser.parse_args()
-    options.envs, options.png = options.envs.resolve(), options.png.resolve()
-    options.runs = options.runs and options.runs.resolve()
+    options.png = options.png.resolve()
     return options
 
 

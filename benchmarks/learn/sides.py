@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import NamedTuple, Sequence
@@ -12,7 +11,6 @@ from benchmarks.curves import Curve
 from benchmarks.harness import commands, processes
 
 OURS, BF16, TORCH = "mxtrain", "mxtrain, bf16", "torch"
-ENDED = "ended"  # a file beside what a run leaves
 
 
 class Task(NamedTuple):
@@ -35,11 +33,10 @@ def train(task: Task, side: str, number: int, folder: Path, torch: Path) -> Trai
     PyTorch's needs mxtrain's own in the folder, and starts from its first weights.
     """
     out, ours = (folder / f"{task.name}-{number}-{which}".replace(", ", "-") for which in (side, OURS))
-    if not (out / ENDED).exists():
-        shutil.rmtree(out, ignore_errors=True)
+    if commands.is_missing(out):
         _train(task, side, number, out, ours, torch)
-        (out / ENDED).touch()
-    return Trained(curves.losses(out), float(curves.records(out, "eval")[-1]["val_accuracy"]))
+        commands.mark_ended(out)
+    return Trained(curves.losses(out), commands.last_score(out, "val_accuracy"))
 
 
 def _train(task: Task, side: str, number: int, out: Path, ours: Path, torch: Path) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks import curves
+from benchmarks.harness import commands
 from benchmarks.learn.torch_side import OPTIMIZERS, load
 from mxtrain import config
 from mxtrain.checkpoint import directory
@@ -75,7 +75,7 @@ def main() -> None:
     assert not numbers.pop("dropout"), "PyTorch would drop others"
     net = Gpt(task.vocab_size, task.window, description["end_token"], **numbers)
     load(net, dict(np.load(weights)))
-    rates = [record["lr"] for record in curves.records(theirs, "train")]
+    rates = [record["lr"] for record in commands.records(theirs, "train")]
     out.mkdir(parents=True)
     with (out / "metrics.jsonl").open("w") as metrics:
         for step, loss in enumerate(train(run, task, net, rates), 1):

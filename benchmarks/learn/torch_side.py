@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks import curves
+from benchmarks.harness import commands
 from benchmarks.learn.torch_nets import NETS
 from mxtrain import config
 from mxtrain.checkpoint import directory
@@ -35,7 +35,7 @@ def main() -> None:
     run, num_classes = config.from_flat(found[1]["config"]), len(found[1]["description"]["class_names"])
     net = NETS[run.model.model](num_classes)
     load(net, dict(np.load(weights)))
-    rates = [record["lr"] for record in curves.records(theirs, "train")]
+    rates = [record["lr"] for record in commands.records(theirs, "train")]
     out.mkdir(parents=True)
     with (out / "metrics.jsonl").open("w") as metrics:
         for step, loss in enumerate(train(run, net, rates), 1):

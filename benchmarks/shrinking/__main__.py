@@ -12,19 +12,19 @@ rounds, medians. `--write` puts the tables into docs/shrinking.md.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from benchmarks.harness import commands, parsing, processes
+from benchmarks.harness import commands, parsing, tables
+from benchmarks.harness.rounds import spread
 from benchmarks.learn import folds, shapes
 from benchmarks.shrinking import measure
 from benchmarks.shrinking.measure import Size
 
-PAGE = processes.ROOT / "docs" / "shrinking.md"
-BEGIN, END = "<!-- python -m benchmarks.shrinking --write: from here -->", "<!-- to here -->"
+PAGE = commands.ROOT / "docs" / "shrinking.md"
+SPEEDS = ("ms an image, batch 1", "batch 32")
 LARGE = ("resnet18_v1b", "resnet50_v1b", "vgg11_bn")
 NUM_TRAIN, NUM_VAL = 2400, 300  # shapes
 AVERAGE = 3
@@ -52,41 +52,25 @@ class Row(NamedTuple):
 
 def main() -> int:
     options = _parse()
-    tables = []
+    texts = []
     for task in [make(options) for name, make in MAKE.items() if name in options.tasks]:
-        rows = _rows(task, options.runs, options.seeds)
-        tables.append(f"**{task.name}**\n\n{_table(rows)}")
-        print(tables[-1], flush=True)
+        texts.append(f"**{task.name}**\n\n{_table(_rows(task, options.runs, options.seeds))}")
     if "large" in options.tasks:
-        tables.append(f"**GluonCV's nets**, untrained, pictures of 224 pixels\n\n{_large_nets()}")
-        print(tables[-1])
-    if options.write:
-        text = PAGE.read_text(encoding="utf-8")
-        before, after = text.split(BEGIN)[0], text.split(END)[1]
-        content = "\n\n".join(tables)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{content}\n\n{END}{after}", encoding="utf-8")
+        texts.append(f"**GluonCV's nets**, untrained, pictures of 224 pixels\n\n{_large_nets()}")
+    tables.write(options.write, "shrinking", "\n\n".join(texts))
     return 0
 
 
 def _digits(options: argparse.Namespace) -> Task:
-    recipe = (
-        "--config",
-        commands.ROOT / "examples" / "digits.yaml",
-        "--devices",
-        "cpu",
-        "--threads",
-        1,
-    )  # so small a net gains nothing by more
+    recipe = (*commands.DIGITS, "--devices", "cpu", "--threads", 1)  # so small a net gains nothing by more
     packs = folds.make(options.runs / "folds")[: options.seeds]
     return Task("digits", recipe, "small_cnn", "benchmarks.shrinking.nets:half_cnn", 0.004, 6, packs)
 
 
 def _shapes(options: argparse.Namespace) -> Task:
-    config = processes.ROOT / "benchmarks" / "learn" / "shapes.yaml"
-    recipe = ("--config", config)
     packs = [shapes.make(options.folder, NUM_TRAIN, NUM_VAL)] * options.seeds
     half = "benchmarks.shrinking.nets:half_thin_resnet"
-    return Task("shapes", recipe, "benchmarks.learn.nets:thin_resnet", half, 0.008, 10, packs)
+    return Task("shapes", commands.SHAPES, "benchmarks.learn.nets:thin_resnet", half, 0.008, 10, packs)
 
 
 MAKE = {"digits": _digits, "shapes": _shapes}
@@ -101,12 +85,10 @@ def _rows(task: Task, folder: Path, seeds: int) -> list[Row]:
 
         def fit(name: str, epochs: int, *flags: object, seed: int = seed) -> Path:
             out = folder / f"{task.name}-{seed}-{name.replace(' ', '-').replace('`', '')}"
-            if not (out / "ended").exists():
-                train, val = task.packs[seed]
-                data = ("--train", train, "--val", val, "--seed", seed, "--epochs", epochs)
-                commands.fit(out, *task.recipe, "--lr", task.rate, "--model", task.net, *data, *flags)
-                (out / "ended").touch()
-                print(f"{out.name}: {_accuracy(out):.4f}", file=sys.stderr, flush=True)
+            train, val = task.packs[seed]
+            data = ("--train", train, "--val", val, "--seed", seed, "--epochs", epochs)
+            commands.fit_once(out, *task.recipe, "--lr", task.rate, "--model", task.net, *data, *flags)
+            print(f"{out.name}: {_accuracy(out):.4f}", file=sys.stderr, flush=True)
             found.setdefault(name, []).append(out)
             return out
 
@@ -124,13 +106,8 @@ def _rows(task: Task, folder: Path, seeds: int) -> list[Row]:
     return [Row(name, runs) for name, runs in found.items()]
 
 
-def _last(run: Path) -> dict[str, Any]:
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [record for record in records if record["kind"] == "eval"][-1]
-
-
 def _accuracy(run: Path) -> float:
-    return float(_last(run)["val_accuracy"])
+    return commands.last_score(run, "val_accuracy")
 
 
 def _table(rows: list[Row]) -> str:
@@ -139,27 +116,29 @@ def _table(rows: list[Row]) -> str:
     runtime.load()
     nets = {row.name: measure.net_of(row.runs[0]) for row in rows}
     speeds = measure.speeds(nets)
-    lines = [
-        "| net | accuracy (worst to best) | loss | parameters | not 0 | MFLOPs | file, KB | gzip, KB | ms an image, "
-        "batch 1 | batch 32 |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    cells = []
     for row in rows:
         file = sorted((row.runs[0] / "checkpoints").glob("step-*"))[-1] / "weights.params"
         size = measure.size_of(*nets[row.name], file)
         accuracies = [_accuracy(run) for run in row.runs]
-        loss = statistics.mean(_last(run)["val_loss"] for run in row.runs)
-        found = f"{statistics.mean(accuracies):.2%} ({min(accuracies):.2%} to {max(accuracies):.2%})"
-        lines.append(f"| {row.name} | {found} | {loss:.4f} | {_sizes(size)} | {_times(speeds[row.name])} |")
-    return "\n".join(lines)
+        loss = statistics.mean(commands.last_score(run, "val_loss") for run in row.runs)
+        cells.append(
+            [row.name, spread(accuracies, ".2%"), f"{loss:.4f}", *_sizes(size), *_times(speeds[row.name])]
+        )
+    sizes = ("parameters", "not 0", "MFLOPs", "file, KB", "gzip, KB")
+    return tables.markdown(["net", "accuracy (worst to best)", "loss", *sizes, *SPEEDS], cells, "lr")
 
 
-def _sizes(size: Size) -> str:
-    return f"{size.parameters:,} | {size.nonzero:,} | {size.megaflops:.1f} | {size.kilobytes:.0f} | {size.zipped:.0f}"
+def _sizes(size: Size) -> list[str]:
+    return [
+        f"{size.parameters:,}",
+        f"{size.nonzero:,}",
+        *(f"{each:.{digits}f}" for each, digits in zip(size[2:], (1, 0, 0))),
+    ]
 
 
-def _times(of_net: dict[int, float]) -> str:
-    return " | ".join(f"{of_net[batch]:.2f}" for batch in measure.BATCHES)
+def _times(of_net: dict[int, float]) -> list[str]:
+    return [f"{of_net[batch]:.2f}" for batch in measure.BATCHES]
 
 
 def _large_nets() -> str:
@@ -174,7 +153,7 @@ def _large_nets() -> str:
     from mxtrain.tasks.classification import Classification
     from mxtrain.train.net import build_net
 
-    lines = ["| net | parameters | GFLOPs | ms an image, batch 1 | batch 32 |", "|---|---:|---:|---:|---:|"]
+    rows = []
     for name in LARGE:
         groups = pruning.groups_of(zoo.build(name, 1000), name, (1, 3, 224, 224))
         run = config.Run(model=config.Model(model=name))
@@ -189,23 +168,18 @@ def _large_nets() -> str:
         for side, (net, shape) in sides.items():
             parameters = sum(each.data().size for each in net.collect_params().values())
             computed = sum(each.forward for each in flops.of_net(net, [(1, *shape)]) or []) / 1e9
-            lines.append(f"| {side} | {parameters:,} | {computed:.2f} | {_times(speeds[side])} |")
-    return "\n".join(lines)
+            rows.append([side, f"{parameters:,}", f"{computed:.2f}", *_times(speeds[side])])
+    return tables.markdown(["net", "parameters", "GFLOPs", *SPEEDS], rows, "lr")
 
 
 def _parse() -> argparse.Namespace:
     parser = parsing.parser("shrinking", __doc__)
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/shrinking.md")
+    parsing.add_page(parser, PAGE)
     parser.add_argument("--seeds", type=int, default=3, help="how many, up to five (default: 3)")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
-    folder = Path("runs/benchmarks")
-    parser.add_argument("--folder", type=Path, default=folder, help="where the shapes are kept")
-    parser.add_argument(
-        "--runs", type=Path, default=folder / "shrinking", help="where runs are, which are kept"
-    )
-    options = parser.parse_args()
-    options.folder, options.runs = options.folder.resolve(), options.runs.resolve()
-    return options
+    parsing.add_folder(parser, "--folder", parsing.FOLDER, "where the shapes are kept")
+    parsing.add_folder(parser, "--runs", parsing.FOLDER / "shrinking", "where runs are, which are kept")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple, Sequence
 
+from benchmarks.harness.rounds import in_turns
+
 BATCHES = (1, 32)
 ROUNDS = 15
 
@@ -64,13 +66,16 @@ def speeds(
     found: dict[str, dict[int, float]] = {name: {} for name in nets}
     for batch in BATCHES:
         inputs = {name: mx.nd.random.uniform(shape=(batch, *shape)) for name, (_, shape) in nets.items()}
-        times: dict[str, list[float]] = {name: [] for name in nets}
-        for number in range(rounds + 2):
-            for name, (net, _) in nets.items():
-                began = time.perf_counter()
-                net(inputs[name]).wait_to_read()
-                if number > 1:  # the first ones lay out weights
-                    times[name].append(time.perf_counter() - began)
+        turns = {
+            name: lambda name=name, inputs=inputs: _seconds(nets[name][0], inputs[name]) for name in nets
+        }
+        times = in_turns(turns, rounds, warm_up=2)  # the first ones lay out weights
         for name, of_net in times.items():
             found[name][batch] = 1e3 * statistics.median(of_net) / batch
     return found
+
+
+def _seconds(net: Any, data: Any) -> float:
+    began = time.perf_counter()
+    net(data).wait_to_read()
+    return time.perf_counter() - began

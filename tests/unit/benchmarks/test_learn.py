@@ -81,7 +81,7 @@ LINEAR = {"pixels": 0.12}
 
 def test_all_bars_are_met_when_they_are() -> None:
     text, all_met = judge.bars(first_steps(1e-6), learnt(), LINEAR)
-    assert all_met and "FAIL" not in text and text.count("| pass |") == 9
+    assert all_met and "MISSED" not in text and text.count("| met |") == 9
 
 
 def test_another_net_shows_in_the_first_loss() -> None:
@@ -89,7 +89,7 @@ def test_another_net_shows_in_the_first_loss() -> None:
     found = learnt()
     found["shapes"][TORCH][1] = Trained(np.full(3, 1.003), found["shapes"][TORCH][1].accuracy)
     text, all_met = judge.bars(first_steps(0), found, LINEAR)
-    failed = [each for each in text.splitlines() if "FAIL" in each]
+    failed = [each for each in text.splitlines() if "MISSED" in each]
     assert (
         not all_met
         and len(failed) == 1
@@ -110,7 +110,7 @@ def test_another_net_shows_in_the_first_loss() -> None:
 )
 def test_each_bar_can_fail(arguments: Any, line: str) -> None:
     text, all_met = judge.bars(*arguments)
-    failed = [each for each in text.splitlines() if "FAIL" in each]
+    failed = [each for each in text.splitlines() if "MISSED" in each]
     assert not all_met and len(failed) == 1 and failed[0].startswith(f"| {line}")
 
 
