@@ -32,6 +32,7 @@ def test_both_packs_hold_the_same_pictures(packs: dict[str, Path]) -> None:
         assert np.array_equal(decode(marked), decode(unmarked))
 
 
+@pytest.mark.slow  # it makes both packs
 def test_pictures_are_the_size_of_imagenets(packs: dict[str, Path]) -> None:
     sizes = [len(open_records(packs["plain"]).read(position).payload) for position in range(NUM)]
     assert 65_000 < np.mean(sizes) < 85_000
