@@ -735,7 +735,7 @@ MUTANTS = (
         "mxtrain/tune/search.py",
         "self._left_over = studies.unfinished(study)",
         "self._left_over = []",
-        ("tests/e2e/results/test_tune.py",),
+        ("tests/unit/tune/test_search.py",),
     ),
     Mutant(
         "another-search",
