@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 from typing import Any, Callable
 
+from benchmarks.harness import parsing
+from benchmarks.harness.rounds import in_turns
+from benchmarks.harness.tables import markdown
 from benchmarks.step import mxnet_side
 from benchmarks.step import nets as step_nets
 from benchmarks.step.nets import Net
@@ -29,7 +33,7 @@ TOLERANCE = 0.03
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parsing.parser("narrow", __doc__)
     parser.add_argument("models", nargs="*", default=NETS)
     parser.add_argument("--image-size", default=0, type=int, help="0: what the net was made for")
     parser.add_argument("--batch-size", default=8, type=int)
@@ -38,33 +42,31 @@ def main() -> None:
     parser.add_argument("--amp-table", default="")
     options = parser.parse_args()
     runtime.load()
-    print(
-        "| net | float32, ms | bfloat16, ms | times as fast | foreseen | FLOPs in bfloat16 |\n|---|---|---|---|---|---|"
-    )
-    slower = [model for model in options.models if row(model, options) < 1 - TOLERANCE]
+    rows = [row(model, options) for model in options.models]
+    head = ("net", "float32, ms", "bfloat16, ms", "times as fast", "foreseen", "FLOPs in bfloat16")
+    print(markdown(head, (cells for _, cells in rows)))
+    slower = [cells[0] for speed, cells in rows if speed < 1 - TOLERANCE]
     if slower:
         raise SystemExit(f"slower than float32: {', '.join(slower)}")
 
 
-def row(model: str, options: argparse.Namespace) -> float:
-    """Print a net's row and return how many times as fast as float32 it is."""
-    wide, (narrow, parts) = (
-        steps(model, options, "off", "")[0],
-        steps(model, options, options.amp, options.amp_table),
-    )
-    times: dict[Callable[[], Any], list[float]] = {wide: [], narrow: []}
-    for step in times:
-        seconds_of(step), seconds_of(step)  # the first lay arrays out
-    for _ in range(options.turns):
-        for step, taken in times.items():
-            taken.append(seconds_of(step))
+def row(model: str, options: argparse.Namespace) -> tuple[float, tuple[str, ...]]:
+    """Return how many times as fast as float32 a net is, and its row."""
+    wide, _ = steps(model, options, "off", "")
+    narrow, parts = steps(model, options, options.amp, options.amp_table)
+    turns = {name: lambda step=step: seconds_of(step) for name, step in (("wide", wide), ("narrow", narrow))}
+    times = in_turns(turns, options.turns, warm_up=2)  # the first lay arrays out
     before, after = (statistics.median(taken) * 1e3 for taken in times.values())
-    foreseen, share = parts.net.forecast.speed, parts.net.forecast.share
-    print(
-        f"| {model} | {before:.0f} | {after:.0f} | {before / after:.2f} | {foreseen:.2f} | {share:.1%} |",
-        flush=True,
+    forecast = parts.net.forecast
+    numbers = (
+        f"{before:.0f}",
+        f"{after:.0f}",
+        f"{before / after:.2f}",
+        f"{forecast.speed:.2f}",
+        f"{forecast.share:.1%}",
     )
-    return before / after
+    print(f"{model}: {', '.join(numbers)}", file=sys.stderr, flush=True)
+    return before / after, (model, *numbers)
 
 
 def steps(model: str, options: argparse.Namespace, amp: str, table: str) -> tuple[Callable[[], Any], Any]:

@@ -8,11 +8,9 @@ Both sides train a table under `dist_sync`, each worker with ids of its own. The
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,15 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.comm.wire import num_bytes
+from benchmarks.harness import parsing
+from benchmarks.harness.groups import cluster
+from benchmarks.harness.tables import markdown
 
-ROOT = Path(__file__).resolve().parents[1]
 SIDES = ("sparse", "dense")
-NUM_WORKERS, NUM_SERVERS, DEADLINE_SECONDS = 2, 2, 300
+NUM_WORKERS, NUM_SERVERS = 2, 2
 FIRST_STEPS, STEPS = 1, 5
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks.sparse", description=__doc__)
+    parser = parsing.parser("sparse", __doc__)
     parser.add_argument("--num-rows", type=int, default=200_000)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--num-ids", type=int, default=1000)
@@ -39,45 +39,20 @@ def main() -> int:
     print(
         f"{options.num_rows} x {options.width}, {options.num_ids} ids a step and worker, {NUM_WORKERS} workers"
     )
-    print("| table | MB a step and worker | seconds a step |\n|---|---|---|")
-    for side in SIDES:
-        megabytes, seconds = measured(side, sys.argv[1:])
-        print(f"| {side} | {megabytes:.2f} | {seconds:.3f} |", flush=True)
+    rows = [(side, *measured(side, sys.argv[1:])) for side in SIDES]
+    shown = [(side, f"{megabytes:.2f}", f"{seconds:.3f}") for side, megabytes, seconds in rows]
+    print(markdown(["table", "MB a step and worker", "seconds a step"], shown))
     return 0
 
 
 def measured(side: str, argv: list[str]) -> tuple[float, float]:
     """Return the medians of the first worker's steps in a new cluster; RuntimeError if a process fails."""
-    from benchmarks.harness.groups import free_port
-
-    shared = {
-        "DMLC_PS_ROOT_URI": "127.0.0.1",
-        "DMLC_PS_ROOT_PORT": str(free_port()),
-        "DMLC_NUM_WORKER": str(NUM_WORKERS),
-        "DMLC_NUM_SERVER": str(NUM_SERVERS),
-        "DMLC_LOCAL": "0",  # of TCP alone the kernel counts bytes
-        "SIDE": side,
-    }
-    names = [
-        "scheduler",
-        *(f"server-{n}" for n in range(NUM_SERVERS)),
-        *(f"worker-{n}" for n in range(NUM_WORKERS)),
-    ]
-    processes = []
+    line = (sys.executable, "-m", "benchmarks.sparse", *argv)
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            for name in names:
-                place = {"DMLC_ROLE": name.partition("-")[0], "MXTRAIN_NODE": name, "OUT": folder}
-                line = [sys.executable, "-m", "benchmarks.sparse", *argv]
-                processes.append(subprocess.Popen(line, cwd=ROOT, env={**os.environ, **shared, **place}))
-            deadline = time.monotonic() + DEADLINE_SECONDS
-            codes = [process.wait(max(0.1, deadline - time.monotonic())) for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-        if any(codes):
-            raise RuntimeError(f"{dict(zip(names, codes))}")
+        # Of TCP alone the kernel counts bytes.
+        places = {"SIDE": side, "OUT": folder, "DMLC_LOCAL": "0"}
+        with cluster(lambda name: line, NUM_WORKERS, NUM_SERVERS, **places) as group:
+            group.end()
         found = json.loads((Path(folder) / "found.json").read_text())
     return statistics.median(found["bytes"]) / 1e6, statistics.median(found["seconds"])
 
@@ -88,14 +63,14 @@ def node(num_rows: int, width: int, num_ids: int) -> None:
     from mxtrain.cluster import environment
     from mxtrain.config import Layout, Output, Run
     from mxtrain.core.system import wheels
-    from mxtrain.train.cluster import join
+    from mxtrain.train.cluster import join, serving
 
     def work() -> None:
         run = Run(layout=Layout(kvstore="dist_sync", start_timeout=100), output=Output(out=os.environ["OUT"]))
         node = environment.node_spec(os.environ, run)
         assert node is not None
         if node.role != "worker":
-            fit.serve(run, node)
+            serving.serve(run, node)
             return
         runtime.load(threads=1)
         with join.as_worker(run, node, {"versions": wheels.versions()}) as (_, group):

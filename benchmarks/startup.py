@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +18,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 from benchmarks.harness import commands, parsing, processes
+from benchmarks.harness.rounds import in_turns, medians
+from benchmarks.harness.tables import markdown
 
 NETS = {"resnet18_v1b": 224, "small_cnn": 28}  # and the size of their pictures
 BATCH_SIZE, CLASSES, STEPS = 32, 4, 3
@@ -28,28 +28,24 @@ Mark = tuple  # (name, seconds since the process was started, its CPU seconds), 
 
 
 def main() -> int:
-    parser = parsing.parser("startup", __doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = parsing.parser("startup", __doc__, rounds=5)
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
     parser.add_argument(
         "--side", nargs=4, metavar=("SIDE", "NET", "SECONDS", "FOLDER"), help="measure one start"
     )
-    arguments = parser.parse_args()
-    if arguments.side:
-        side, net, started, folder = arguments.side
+    options = parser.parse_args()
+    if options.side:
+        side, net, started, folder = options.side
         SIDES[side](net, float(started), Path(folder))
         return 0
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         write_pictures(folder / "pictures")
         commands.pack(folder / "pictures", folder / "t.rec")
-        for net in arguments.nets:
-            for side in SIDES:  # files come into memory, and the operators' functions into their file
-                start(side, net, folder)
-            found: dict[str, list[list[Mark]]] = {side: [] for side in SIDES}
-            for _ in range(arguments.rounds):
-                for side, starts in found.items():
-                    starts.append(start(side, net, folder))
+        for net in options.nets:
+            turns = {side: lambda side=side, net=net: start(side, net, folder) for side in SIDES}
+            # In the first round files come into memory, and the operators' functions into their file.
+            found = in_turns(turns, options.rounds, warm_up=1)
             print(table(net, found), flush=True)
     return 0
 
@@ -69,20 +65,8 @@ def write_pictures(folder: Path) -> None:
 
 def start(side: str, net: str, folder: Path) -> list[Mark]:
     """Start one side in a process of its own and return its marks."""
-    line = [
-        sys.executable,
-        "-m",
-        "benchmarks.startup",
-        "--side",
-        side,
-        net,
-        repr(time.monotonic()),
-        str(folder),
-    ]
-    done = subprocess.run(
-        line, cwd=processes.ROOT, stdout=subprocess.PIPE, timeout=DEADLINE_SECONDS, check=True, text=True
-    )
-    return [tuple(mark) for mark in json.loads(done.stdout.splitlines()[-1])]
+    line = (sys.executable, "-m", "benchmarks.startup", "--side", side, net, repr(time.monotonic()), folder)
+    return [tuple(mark) for mark in processes.run(*line, deadline_seconds=DEADLINE_SECONDS).answer]
 
 
 class Marks:
@@ -140,17 +124,10 @@ def of_mxtrain(net: str, started: float, folder: Path) -> None:
     marks.after(resume, "find", "checks, data opened, run folder")
     marks.after(runtime, "load", "mxnet", of_training)
     flags = ("--model", net, "--image-size", NETS[net], "--batch-size", BATCH_SIZE, "--max-steps", STEPS)
-    quiet = (
-        "--out",
-        folder / f"run{os.getpid()}",
-        "--resume",
-        "never",
-        "--log",
-        "none",
-        "--log-level",
-        "warning",
+    quiet = ("--resume", "never", "--log", "none", "--log-level", "warning")
+    sys.argv[1:] = map(
+        str, ("--train", folder / "t.rec", *flags, *quiet, "--out", folder / f"run{os.getpid()}")
     )
-    sys.argv[1:] = map(str, ("--train", folder / "t.rec", *flags, *quiet))
     fit.main()
 
 
@@ -216,27 +193,19 @@ def phases(marks: list[Mark]) -> dict[str, tuple[float, float]]:
 def table(net: str, found: dict[str, list[list[Mark]]]) -> str:
     """Return the phases and the totals of all starts, medians, as a table in Markdown."""
     starts = {side: [phases(marks) for marks in each] for side, each in found.items()}
-    lines = [
+    title = (
         f"{net}, pictures of {NETS[net]}, batch {BATCH_SIZE}, {len(os.sched_getaffinity(0))} cores, "
-        f"medians of {len(starts['mxtrain'])}\n",
-        *("| from the command to the first step | wall, s | CPU, s |", "|---|---|---|"),
-    ]
-    for name in starts["mxtrain"][0]:
-        lines.append(
-            row(name, *(statistics.median(each[name][i] for each in starts["mxtrain"]) for i in (0, 1)))
-        )
-    totals = {
-        side: [statistics.median(sum(each[name][i] for name in each) for each in all_starts) for i in (0, 1)]
-        for side, all_starts in starts.items()
-    }
-    ours, plain = totals["mxtrain"], totals["gluon"]
-    lines += [row("**mxtrain**", *ours), row("**plain Gluon**, no data", *plain)]
-    lines.append(row("ratio", ours[0] / plain[0], ours[1] / plain[1]))
-    return "\n".join([*lines, ""])
-
-
-def row(name: str, wall: float, cpu: float) -> str:
-    return f"| {name} | {wall:.2f} | {cpu:.2f} |"
+        f"medians of {len(starts['mxtrain'])}"
+    )
+    times = {name: medians(each[name] for each in starts["mxtrain"]) for name in starts["mxtrain"][0]}
+    ours, plain = (
+        medians(tuple(map(sum, zip(*each.values()))) for each in starts[side])
+        for side in ("mxtrain", "gluon")
+    )
+    times.update({"**mxtrain**": ours, "**plain Gluon**, no data": plain})
+    times["ratio"] = tuple(of_ours / of_plain for of_ours, of_plain in zip(ours, plain))
+    rows = [(name, f"{wall:.2f}", f"{cpu:.2f}") for name, (wall, cpu) in times.items()]
+    return f"{title}\n\n{markdown(['from the command to the first step', 'wall, s', 'CPU, s'], rows)}\n"
 
 
 if __name__ == "__main__":
