@@ -92,7 +92,7 @@ def help_text() -> str:
 def completion(shell: str) -> str:
     """Return the script by which a shell completes the commands, their flags and what these take."""
     from mxtrain import evaluate, predict
-    from mxtrain.config.flags import completion
+    from mxtrain.config.flags import completion, fit_parser
     from mxtrain.convert import __main__ as convert
     from mxtrain.doctor import __main__ as doctor
     from mxtrain.export import __main__ as export
@@ -104,6 +104,7 @@ def completion(shell: str) -> str:
     sys.path[0] = os.getcwd()  # as python -m has it, for the packer of a checkout
     packer: Any = importlib.import_module(f"{command_name.packer_module()}.__main__")
     parsers: dict[str, Sequence[Any]] = {
+        "fit": [fit_parser.shown(f"{PROGRAM} fit", fit_parser.flags())],
         "evaluate": [evaluate.parser()],
         "predict": [predict.parser()],
         "export": [export.parser()],
@@ -116,9 +117,7 @@ def completion(shell: str) -> str:
     }
     words = {"launch": (*launch.ROLES, launch.LOCAL, *launch.SCRIPTS)}
     commands = [
-        completion.fit(help)
-        if name == "fit"
-        else completion.of_parsers(name, help, parsers[name], words.get(name, ()))
+        completion.of_parsers(name, help, parsers[name], words.get(name, ()))
         for name, (_, help) in COMMANDS.items()
     ]
     globally = [

@@ -1,4 +1,4 @@
-"""The argument parser of every command but fit, whose flags come from `config/sections/`; refusals are one line.
+"""The argument parser of every command, whose refusals are one line; fit's is made by `fit_parser.py`.
 
 Also checks of values that fit and other commands share.
 """
@@ -19,10 +19,13 @@ LARGEST_SEED = 2**31 - 1  # MXNet's is a C int
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that raises UsageError, and knows what flag a mistyped one is near to."""
 
+    help_flag = "--help"
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse words that stand alone wherever they are: of `RUN --top 1 PICTURE` argparse refuses the last."""
         words = list(sys.argv[1:] if args is None else args)
-        if "--" in words or any(action.nargs in UNMIXED for action in self._get_positional_actions()):
+        places = self._get_positional_actions()
+        if "--" in words or not places or any(action.nargs in UNMIXED for action in places):
             return super().parse_args(words, namespace)
         return self.parse_intermixed_args(words, namespace)
 
@@ -36,7 +39,10 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see {self.prog} --help)")
+        words = message.split()
+        if words[0] == "argument":  # so argparse begins what it says of a flag
+            del words[0]
+        raise UsageError(f"{' '.join(words)} (see {self.prog} {self.help_flag})")
 
 
 def png_path(text: str) -> Path:

@@ -1,18 +1,15 @@
 """Scripts by which bash, zsh and fish complete the command `mxtrain`.
 
 Owns what a flag takes (words, a path, or neither) and the three scripts, which hold all flags and their words: a TAB
-starts no Python. Does not own the commands; they bring their parsers, but for fit, whose flags are
-`config/sections/`'s.
+starts no Python. Does not own the commands; they bring their parsers.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
 
-from mxtrain.config import schema
 from mxtrain.config.components import (
     augmentations,
     choices,
@@ -88,29 +85,14 @@ class Command(NamedTuple):
     takes_files: bool = False
 
 
-def fit(help: str) -> Command:
-    """Return the command fit; a switch takes no value here, as it seldom has one."""
-    flags = [
-        Flag(
-            ("--" + field.name.replace("_", "-"),),
-            field.metadata["help"],
-            not isinstance(field.default, bool),
-            tuple(WORDS.get(field.name, ())),
-            field.name in PATHS,
-        )
-        for section in schema.SECTIONS.values()
-        for field in dataclasses.fields(section)
-    ]
-    config = Flag(("--config",), "a YAML file of these flags; flags win", True, (), True)
-    printing = Flag(("--print-config",), "print the run as YAML and stop", False, (), False)
-    return Command("fit", help, (*flags, config, printing, HELP))
+HELP = Flag(("-h", "--help"), "show this help", False, (), False)
 
 
 def of_parsers(
     name: str, help: str, parsers: Sequence[argparse.ArgumentParser], words: Sequence[str] = ()
 ) -> Command:
     """Return a command with the flags of all its parsers."""
-    flags: dict[tuple[str, ...], Flag] = {}
+    flags = {HELP.names: HELP}
     takes_files = False
     for action in (action for parser in parsers for action in parser._actions):
         is_path = action.type in (Path, png_path) or action.dest in PATHS
@@ -118,12 +100,10 @@ def of_parsers(
             takes_files = takes_files or is_path
             continue
         values = tuple(map(str, action.choices or WORDS.get(action.dest, ())))
-        flag = Flag(tuple(action.option_strings), action.help or "", action.nargs != 0, values, is_path)
+        meaning = (action.help or "").replace("%%", "%")
+        flag = Flag(tuple(action.option_strings), meaning, action.nargs != 0, values, is_path)
         flags.setdefault(flag.names, flag)
     return Command(name, help, tuple(flags.values()), tuple(words), takes_files)
-
-
-HELP = Flag(("-h", "--help"), "show this help", False, (), False)
 
 
 def bash(commands: Sequence[Command], globally: Sequence[Flag]) -> str:

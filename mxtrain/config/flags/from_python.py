@@ -11,12 +11,13 @@ import os
 from typing import Any, Mapping
 
 from mxtrain.config import schema
+from mxtrain.config.flags import fit_parser, typed_text
 from mxtrain.config.flags.yaml_file import JOINED
 from mxtrain.config.python_objects import Joined, ObjectName, name_of
 from mxtrain.config.sections.model import Model
 from mxtrain.core.errors import UsageError, nearest
 
-TYPE_NAMES = {"int": "a whole number", "float": "a number", "bool": "True or False"}  # others are text
+TYPE_NAMES = {**typed_text.EXPECTED, "bool": "True or False"}  # others are text
 TAKES_OBJECTS = ("train", "val", "model", "loss", "task", "metric", "optimizer", "schedule")
 
 
@@ -24,17 +25,18 @@ def run_of(flat: Mapping[str, Any]) -> schema.Run:
     """Return the run of these flags, by their names with underscores; UsageError for what is none, or has no range."""
     from mxtrain.config.checks import bounds
 
-    types = {
-        field.name: str(field.type)
-        for section in schema.SECTIONS.values()
-        for field in dataclasses.fields(section)
-    }
+    run = dataclasses.replace(schema.from_flat(checked(flat)), explicit=frozenset(flat))
+    bounds.check(run)
+    return run
+
+
+def checked(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return these flags, each of the type that it has in a `Run`; UsageError for what is no flag, or none of it."""
+    types = {flag.name: flag.annotation for flag in fit_parser.of_run()}
     for name in flat:
         if name not in types:
             raise UsageError(f"{name}: unknown flag{nearest(name, types)}")
-    run = schema.from_flat({name: _value(name, types[name], value) for name, value in flat.items()})
-    bounds.check(run)
-    return dataclasses.replace(run, explicit=frozenset(flat))
+    return {name: _value(name, types[name], value) for name, value in flat.items()}
 
 
 def with_objects(run: schema.Run, objects: Mapping[str, Any]) -> schema.Run:

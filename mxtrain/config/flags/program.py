@@ -6,14 +6,13 @@ program says itself, by `fit(...)`.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import runpy
 import sys
 from typing import Sequence
 
-from mxtrain.config.schema import SECTIONS
+from mxtrain.config.flags import fit_parser
 
 SUFFIX = ".py"
 
@@ -34,9 +33,7 @@ def split(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 @functools.lru_cache(maxsize=None)
 def _switches() -> frozenset[str]:
     """Return the flags that need no value."""
-    fields = [field for section in SECTIONS.values() for field in dataclasses.fields(section)]
-    switches = [field.name.replace("_", "-") for field in fields if field.type == "bool"]
-    return frozenset(f"--{name}" for name in (*switches, "print-config", "help"))
+    return frozenset(flag.word for flag in fit_parser.flags() if flag.annotation == "bool") | {"--help"}
 
 
 def run(program: Sequence[str]) -> None:

@@ -5,9 +5,12 @@ Owns the differences between YAML and a command line; the flags are `config/sect
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from mxtrain.config.flags import typed_text
 from mxtrain.core.errors import UsageError, nearest
 
 # Flags whose one string names several things, which a file may give as a list.
@@ -92,9 +95,7 @@ def as_flag(where: str, key: str, value: Any, text: str, default: Any) -> Any:
         raise UsageError(f"{where}: {key}: expected true or false, got '{text}'")
     if value is not None and (isinstance(default, str) or default is None or key in TEXTS):
         return text
-    if isinstance(value, str) and isinstance(default, float):
-        try:
-            return float(value)
-        except ValueError:
-            return value
+    if isinstance(value, str):  # 1e-3, or a number in quotes
+        with contextlib.suppress(argparse.ArgumentTypeError):
+            return typed_text.read(type(default).__name__, value)
     return value

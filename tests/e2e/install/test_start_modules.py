@@ -20,7 +20,6 @@ NOT_FOR_TRAINING = {
     ),
     *(
         "matplotlib",
-        "jsonargparse",
         "gluoncv",
         "gluoncv.model_zoo",
         "gluoncv.data",

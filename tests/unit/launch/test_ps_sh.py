@@ -168,7 +168,7 @@ def test_the_commands_beside_ps_sh_say_what_they_take(name: str, tmp_path: Path)
             "launch/ssh: --hosts nowhere: No such file or directory",
         ),
         ("ssh", "launch/ssh: the following arguments are required: --hosts"),
-        ("slurm --time abc", "launch/slurm: argument --time: 'abc'"),
+        ("slurm --time abc", "launch/slurm: --time: 'abc'"),
         ("k8s", "launch/k8s: the following arguments are required: --image"),
     ],
 )
