@@ -9,6 +9,7 @@ with plain Jobs each pod restarts by itself and the rendezvous brings them toget
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
 import re
 import secrets
@@ -93,7 +94,8 @@ def _fill(part: Any, values: Mapping[str, Any]) -> Any:
         return [value for value in (_fill(item, values) for item in part) if value is not None]
     if isinstance(part, str):
         alone = re.fullmatch(r"\$(\w+)", part)
-        return values[alone[1]] if alone else string.Template(part).substitute(values)
+        # A copy, as YAML writes what is there twice as an anchor and a reference to it.
+        return copy.deepcopy(values[alone[1]]) if alone else string.Template(part).substitute(values)
     return part
 
 

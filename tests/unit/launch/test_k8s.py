@@ -240,6 +240,11 @@ def test_a_flag_that_looks_like_a_variable_stays_itself() -> None:
     assert "/runs/$$(HOSTNAME)" in container(spec)["args"]
 
 
+@pytest.mark.parametrize("form", ["jobset", "plain"])
+def test_a_reader_follows_no_references(form: str) -> None:
+    assert "&id" not in k8s.render([*WANTED, *RESOURCES, "--form", form], FLAGS)
+
+
 HOSTILE = (
     *(
         "a: b",
