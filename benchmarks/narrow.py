@@ -57,7 +57,7 @@ def row(model: str, options: argparse.Namespace) -> tuple[float, tuple[str, ...]
     turns = {name: lambda step=step: seconds_of(step) for name, step in (("wide", wide), ("narrow", narrow))}
     times = in_turns(turns, options.turns, warm_up=2)  # the first lay arrays out
     before, after = (statistics.median(taken) * 1e3 for taken in times.values())
-    forecast = parts.net.forecast
+    forecast = parts.built.forecast
     numbers = (
         f"{before:.0f}",
         f"{after:.0f}",

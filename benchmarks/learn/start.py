@@ -17,7 +17,7 @@ def main() -> None:
     run = config.parse(flags)
     net = build_net.build_to_train(
         Classification.numbered(run, int(num_classes)), build_net.devices_of(run.layout.devices)
-    )
+    ).net
     np.savez(path, **weights.copy_of(net))
 
 

@@ -160,7 +160,7 @@ def _large_nets() -> str:
         task = Classification.numbered(run, 1000)
         sides = {}
         for side, widths in ((name, {}), (f"{name}, `--prune 0.5`", pruning.widths_after(name, groups, 0.5))):
-            net = build_net.build_to_train(task, [mx.cpu()], widths)
+            net = build_net.build_to_train(task, [mx.cpu()], widths).net
             for parameter in net.collect_params().values():
                 parameter.set_data(mx.nd.random.uniform(0.01, 0.02, shape=parameter.shape))
             sides[side] = (net, (3, 224, 224))

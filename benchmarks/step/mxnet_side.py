@@ -54,6 +54,7 @@ def _flags(net: Net, amp: str, amp_table: str, model: str, image_size: int) -> l
 def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     """Return the parts of a run on pictures with a net of tokens, compiled as that run's was, in the net's place."""
     from mxtrain.kvstore.trainer import open_trainer
+    from mxtrain.models.autocast.autocast import Forecast
     from mxtrain.models.nets import zoo
     from mxtrain.models.parameters import weights
     from mxtrain.optim import optimizers, precision
@@ -62,6 +63,7 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     from mxtrain.tasks.classification import Classification
     from mxtrain.train import job as jobs
     from mxtrain.train.context import build_context
+    from mxtrain.train.net.build_net import BuiltNet
 
     run = config.parse(_flags(net, amp, amp_table, "small_cnn", 32))
     parts = build_context(jobs.of_data(Classification.numbered(run, 10), range(10**6)))
@@ -73,13 +75,12 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     of_tokens(mx.nd.zeros((1, net.size))).wait_to_read()
     narrowing = precision.autocast_of(run.model, "cpu")
     zoo.compile_graph(of_tokens, [(net.batch_size, net.size)], mx.cpu(), narrowing)
-    of_tokens.forecast = narrowing and narrowing.forecast
     trained = list(weights.named_parameters(of_tokens).values())
     exempt_from_decay(trained)
     optimizer = optimizers.build(run.optim)
     return dataclasses.replace(
         parts,
-        net=of_tokens,
+        built=BuiltNet(of_tokens, narrowing.forecast if narrowing else Forecast(), {}),
         optimizer=optimizer,
         trainer=open_trainer(trained, optimizer, run.layout.kvstore),
     )

@@ -34,6 +34,7 @@ from mxtrain.tasks.metrics.metric_selection import MetricSelection
 from mxtrain.tasks.task import Forward, Task
 from mxtrain.train.job import TrainingJob
 from mxtrain.train.net import build_net, distillation
+from mxtrain.train.net.build_net import BuiltNet
 from mxtrain.train.telemetry.seen_samples import SeenSamples
 from mxtrain.train.telemetry.stage_clock import StageClock
 
@@ -45,7 +46,7 @@ class TrainContext:
     """The objects that a step works with and changes in place."""
 
     job: TrainingJob
-    net: Any
+    built: BuiltNet
     prepare: SeenSamples  # the task's, which keeps the first samples that it makes
     forward: Forward  # whose losses are learnt from
     plain_forward: Forward  # without what helps training, as an evaluation judges
@@ -63,6 +64,11 @@ class TrainContext:
     step_group: WorkerGroup  # who makes each step together: all workers, or under dist_async this one alone
     clock: StageClock
     untried: set[Any]  # devices that have computed nothing by now
+
+    @property
+    def net(self) -> Any:
+        """The net that is trained."""
+        return self.built.net
 
     @property
     def run(self) -> Run:
@@ -102,7 +108,8 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     run, task, group = job.run, job.task, job.group
     optim, devices = run.optim, build_net.devices_of(run.layout.devices)
     widths = None if job.checkpoint is None else job.checkpoint.widths
-    net = build_net.build_to_train(task, devices, widths)
+    built = build_net.build_to_train(task, devices, widths)
+    net = built.net
     companions = _companions(job, net)
     trained = _trained_parameters(run, net)
     optimizer = optimizers.build(optim)
@@ -118,7 +125,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     )
     return TrainContext(
         job=job,
-        net=net,
+        built=built,
         prepare=SeenSamples(tasks.named(task, task.prepare), is_kept=group.rank == 0),
         forward=tasks.function_of(task, task.training_forward, distillation.teacher_net(run, devices)),
         plain_forward=tasks.function_of(task, task.plain_forward),

@@ -119,11 +119,11 @@ def snapshot(context: TrainContext, state: TrainState) -> Snapshot:
         "config": config.to_flat(locations.absolute(run)),
         "modules": locations.modules(run),
         **numeric_environment.here(run, context.group.local_workers),
-        "narrow_share": context.net.forecast.share,
+        "narrow_share": context.built.forecast.share,
         "micro_batch": context.job.plan.batch.micro_batch,
         "units_rule": context.grid.rule if context.grid is not None else grid_units.RULE,
         **{key: value for each in context.companions.values() for key, value in each.values().items()},
-        **({"widths": context.net.widths} if context.net.widths else {}),
+        **({"widths": context.built.widths} if context.built.widths else {}),
         "job": context.group.job,
         **context.job.identity.to_dict(),
     }

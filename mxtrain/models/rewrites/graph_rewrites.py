@@ -8,8 +8,10 @@ outputs of the same names.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import json
+import weakref
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from mxtrain.runtime import mx
@@ -24,6 +26,18 @@ Rewrite = Callable[[Graph, Shapes], Graph]
 Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
 FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
 CASTS = ("Cast", "amp_cast")  # a user's own, and those of mixed precision
+
+
+@dataclasses.dataclass
+class _Made:
+    """The making of a block's graph, which is remembered beside the block: that may be the user's."""
+
+    needed_rewrites: Sequence[Rewrite]
+    shapes: Shapes = dataclasses.field(default_factory=dict)
+    is_plain: bool = False  # rewritten only as far as it must be
+
+
+_made: weakref.WeakKeyDictionary[Any, _Made] = weakref.WeakKeyDictionary()
 
 
 def rewrite_graphs(
@@ -46,20 +60,21 @@ def rewrite_graphs(
         is_new = not self._cached_graph
         inputs, output = get_graph(self, *args)
         if is_new and _are_on_cpu(args):
-            self._shapes_of_graph = _shapes(inputs, args)
-            if not _is_plain(self):
-                self._needed_rewrites = needed_rewrites
-            chosen = self._needed_rewrites if _is_plain(self) else rewrites
-            self._cached_graph = inputs, rewritten(output, self._shapes_of_graph, chosen)
+            made = _made.setdefault(self, _Made(needed_rewrites))
+            if not made.is_plain:
+                made.needed_rewrites = needed_rewrites
+            made.shapes = _shapes(inputs, args)
+            chosen = made.needed_rewrites if made.is_plain else rewrites
+            self._cached_graph = inputs, rewritten(output, made.shapes, chosen)
         return self._cached_graph
 
     @functools.wraps(build_cache)
     def build_caches(self: Any, *args: Any) -> None:
         build_cache(self, *args)
         if training_rewrites and _are_on_cpu(args):
-            chosen = () if _is_plain(self) else training_rewrites
             # A block that is made from a graph was not asked for one.
-            shapes = getattr(self, "_shapes_of_graph", _shapes(self._cached_graph[0], args))
+            made = _made.get(self) or _Made((), _shapes(self._cached_graph[0], args))
+            chosen, shapes = () if made.is_plain else training_rewrites, made.shapes
             judging = operator_for_inference(self)
             training = OperatorForTraining(self, chosen, self._cached_op, judging)
             if training.is_rewritten_for(shapes) or judging is not self._cached_op:
@@ -73,22 +88,14 @@ def take_plain_graphs(net: Any) -> bool:
     compiled: list[Any] = []
 
     def add(block: Any) -> None:
-        if (
-            getattr(block, "_cached_graph", None)
-            and hasattr(block, "_needed_rewrites")
-            and not _is_plain(block)
-        ):
+        if getattr(block, "_cached_graph", None) and block in _made and not _made[block].is_plain:
             compiled.append(block)
 
     net.apply(add)
     for block in compiled:
-        block._is_plain_graph = True
+        _made[block].is_plain = True
         block._clear_cached_op()
     return bool(compiled)
-
-
-def _is_plain(block: Any) -> bool:
-    return getattr(block, "_is_plain_graph", False)
 
 
 def rewrite_no_graphs() -> None:

@@ -17,7 +17,7 @@ from mxtrain.models import remat
 from mxtrain.models.autocast.autocast import Forecast
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import fast_init, initializers, pretrained, weights
-from mxtrain.models.pruning import Cut
+from mxtrain.models.pruning import Cut, Widths
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.optim import freeze, precision
 from mxtrain.runtime import mx
@@ -28,12 +28,21 @@ from mxtrain.train.net import thin_net
 logger = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(frozen=True)
+class BuiltNet:
+    """A compiled net, and what is known of it since it was built."""
+
+    net: Any
+    forecast: Forecast  # of what runs in bfloat16
+    widths: Widths  # empty for a net as its name has it
+
+
 def devices_of(names: str) -> list[Any]:
     """Return the MXNet devices that `--devices` names."""
     return [mx.Context(device_type, index) for device_type, index in batch_plan.parse_devices(names)]
 
 
-def build_to_train(task: Task, devices: Sequence[Any], widths: Mapping[str, int] | None = None) -> Any:
+def build_to_train(task: Task, devices: Sequence[Any], widths: Mapping[str, int] | None = None) -> BuiltNet:
     """Return the net of the task's run as it is before the first step, compiled.
 
     With the `widths` of a checkpoint, which brings the weights, it holds zeros and none of --pretrained.
@@ -63,10 +72,9 @@ def build_to_train(task: Task, devices: Sequence[Any], widths: Mapping[str, int]
         net = remat.recompute(net, name, (micro_batch, *contract.inputs[0]))
     if model.amp in ("bf16", "auto"):
         logger.info("%s", precision.summary(model.amp, device_type, narrowing))
-    net.forecast, net.widths = narrowing.forecast if narrowing else Forecast(), thinned.widths
     # Graphs made from now on are not this net's.
     graph_rewrites.rewrite_graphs(zoo.REWRITES, zoo.TRAINING_REWRITES, zoo.BEFORE_NARROWING)
-    return net
+    return BuiltNet(net, narrowing.forecast if narrowing else Forecast(), thinned.widths)
 
 
 def _load_pretrained(net: Any, model: config.Model, untrained: list[str], cut: Cut | None) -> None:
@@ -94,7 +102,7 @@ def load_trained(
     model = config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
     like = dataclasses.replace(like, model=model)
     task = tasks.of_description(like, description_of(state))
-    net = build_to_train(task, devices, checkpoint.widths)
+    net = build_to_train(task, devices, checkpoint.widths).net
     try:
         weights.load(
             net, *(str(initial_weights.weights_of(path)) for path in (checkpoint.path, *checkpoint.others))

@@ -108,7 +108,7 @@ class _Epoch:
     def _measure_peaks(self, most_seconds: float) -> dict[str, float]:
         started, device = time.monotonic(), self._context.devices[0]
         names = {"float32": "peak_flops_per_second"}
-        if self._context.net.forecast.narrow_flops and device.device_type == "cpu":
+        if self._context.built.forecast.narrow_flops and device.device_type == "cpu":
             names["bfloat16"] = "peak_bf16_flops_per_second"
         for dtype, name in names.items():
             measured = peak_flops.measure(device, dtype, most_seconds / len(names))

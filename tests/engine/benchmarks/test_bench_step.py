@@ -30,7 +30,7 @@ def test_every_kind_of_net_learns_by_the_steps_of_fit(name: str) -> None:
 def test_a_net_of_tokens_runs_in_bfloat16_where_it_is_asked_for() -> None:
     """As it did not once, when its bf16 row was float32's."""
     parts = mxnet_side.parts_of(NETS["gpt"]._replace(batch_size=1), "bf16")
-    assert parts.net.forecast.share == 1
+    assert parts.built.forecast.share == 1
 
 
 @needs_bf16
@@ -42,7 +42,7 @@ def test_a_gpt_learns_in_bfloat16_as_in_float32(tmp_path: Path) -> None:
     for parts in (mxnet_side.parts_of(net, "off"), mxnet_side.parts_of(net, "bf16", str(table))):
         step = mxnet_side.steps_of(net, parts)
         curves.append([step() for _ in range(40)])
-    assert parts.net.forecast.share > 0.9
+    assert parts.built.forecast.share > 0.9
     wide, narrow = curves
     assert narrow != wide and narrow == pytest.approx(wide, rel=0.03)
     assert wide[-1] < 0.5 * wide[0]

@@ -51,10 +51,10 @@ def ways(num_classes: int) -> Any:
     return Ways(num_classes)
 
 
-def built(name: str, size: int, flags: str = "") -> Any:
+def built(name: str, size: int, flags: str = "") -> build_net.BuiltNet:
     run = config.parse(f"--train none --model {name} --image-size {size} --init xavier {flags}".split())
     task = Classification.numbered(run, CLASSES)
-    return build_net.build_to_train(task, [mx.cpu()]), (1, 3, size, size)
+    return build_net.build_to_train(task, [mx.cpu()])
 
 
 def scattered(net: Any) -> None:
@@ -68,17 +68,18 @@ def scattered(net: Any) -> None:
 
 
 def assert_computes_the_same(name: str, size: int, path: Path) -> None:
-    whole, shape = built(name, size)
+    whole, shape = built(name, size).net, (1, 3, size, size)
     scattered(whole)
     whole.save_parameters(str(path))
-    thin, _ = built(name, size, f"--pretrained {path} --prune 0.5")
-    assert thin.widths and all(
+    pruned = built(name, size, f"--pretrained {path} --prune 0.5")
+    thin = pruned.net
+    assert pruned.widths and all(
         thin_one.shape <= whole_one.shape
         for thin_one, whole_one in zip(thin.collect_params().values(), whole.collect_params().values())
     )
     plain = Classification.numbered(config.parse(["--train", "none", "--model", name]), CLASSES).build_net()
     groups = pruning.groups_of(plain, name, shape)
-    cut = Cut(groups, thin.widths)
+    cut = Cut(groups, pruned.widths)
     places = {place: long for long, place in groups.paths.items()}
     cut.choose({places[place]: array for place, array in weights.copy_of(whole).items()}, "")
     num_left = 0
@@ -149,7 +150,7 @@ def test_more_channels_than_a_block_remain_in_blocks(size: int, share: float, ke
 
 
 def test_weights_without_a_layer_that_is_pruned_are_refused(tmp_path: Path) -> None:
-    whole, _ = built(QUICK_RESNET, 16)
+    whole = built(QUICK_RESNET, 16).net
     arrays = {
         name: mx.nd.array(array) for name, array in weights.copy_of(whole).items() if name != "0.weight"
     }

@@ -39,7 +39,7 @@ def test_it_learns_what_a_plain_loop_learns(tmp_path: Path, command: Command) ->
     found = directory.newest(tmp_path / "run" / "checkpoints")
     run = config.from_flat(found[1]["config"])
     task = tasks.of_description(run, found[1]["description"])
-    first = build_net.build_to_train(task, [mx.cpu()])
+    first = build_net.build_to_train(task, [mx.cpu()]).net
     net = Gpt(257, WINDOW, 256, layers=2, heads=2, width=32)
     net.initialize()
     for own, theirs in zip(net.collect_params().values(), first.collect_params().values()):

@@ -86,7 +86,7 @@ def test_it_learns_what_a_plain_loop_learns(task: str, tmp_path: Path, command: 
     found = directory.newest(tmp_path / "run" / "checkpoints")
     run = config.from_flat(found[1]["config"])
     own_task = tasks.of_description(run, found[1]["description"])
-    net = like(build_net.build_to_train(own_task, [mx.cpu()]), len(own_task.class_names), of_tokens)
+    net = like(build_net.build_to_train(own_task, [mx.cpu()]).net, len(own_task.class_names), of_tokens)
     trainer = mx.gluon.Trainer(net.collect_params(), "adam", {"learning_rate": RATE, "wd": 0.0})
     train, losses = open_records(tmp_path / "train.rec"), []
     for step in range(STEPS):

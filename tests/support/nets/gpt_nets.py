@@ -16,5 +16,5 @@ def built(model: str = "gpt:layers=2,heads=2,width=16", flags: str = ""):
     run = config.parse(line.split())
     described = {"tokenizer": "bytes", "vocab_size": WORDS, "end_token": END, "window": LENGTH}
     task = lm.LanguageModel(run, described)
-    net = build_net.build_to_train(task, [mx.cpu()])
+    net = build_net.build_to_train(task, [mx.cpu()]).net
     return net, lambda tokens: net(mx.nd.array(tokens)).asnumpy()

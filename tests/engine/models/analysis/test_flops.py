@@ -37,7 +37,7 @@ def total(nodes: list[NodeFlops] | None) -> tuple[int, int]:
 
 def classifier(flags: str) -> Any:
     run = config.parse(f"--model resnet18_v1 --image-size 224 --batch-size 4 {flags}".split())
-    return build_net.build_to_train(Classification.numbered(run, 1000), [mx.cpu()])
+    return build_net.build_to_train(Classification.numbered(run, 1000), [mx.cpu()]).net
 
 
 # ResNet-18 at 224: the first convolution; by stage the first block's convolutions, three others, and the shortcut.

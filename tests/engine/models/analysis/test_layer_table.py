@@ -62,7 +62,7 @@ def test_numbers_of_known_nets_are_those_that_are_published(name: str) -> None:
 def test_sums_are_those_of_the_net_and_memory_is_that_of_its_arrays(name: str) -> None:
     run = config.parse(["--model", name, "--image-size", "64", "--amp", "off"])
     task = Classification.numbered(run, 7)
-    net = build_net.build_to_train(task, [mx.cpu()])
+    net = build_net.build_to_train(task, [mx.cpu()]).net
     counted = flops.of_net(net, [(1, 3, 64, 64)])
     table = net_graph.table_of(net_graph.DescribedNet(name, task, net, None, None))
     sums, parameters = layer_table.sums(table), weights.named_parameters(net).values()

@@ -138,7 +138,7 @@ def test_one_process_trains_in_bfloat16_and_then_in_float32_to_the_bit() -> None
     before = parts_of("--micro-batch 4 --batch-size 16")
     losses = train(before, 2)
     narrow_parts = parts_of(f"--micro-batch 4 --batch-size 16 {BF16}")
-    assert narrow_parts.net.forecast.share > 0.9
+    assert narrow_parts.built.forecast.share > 0.9
     narrow_losses = train(narrow_parts, 2)
     assert narrow_losses != losses and narrow_losses == pytest.approx(losses, rel=0.05)
     after = parts_of("--micro-batch 4 --batch-size 16")
@@ -156,7 +156,7 @@ def test_auto_says_what_it_takes_and_why_not(caplog: pytest.LogCaptureFixture) -
         caplog.clear()
         with caplog.at_level("INFO", logger="mxtrain"):
             parts = parts_of(f"--micro-batch 4 --batch-size 16 --amp auto {table}")
-        assert round(parts.net.forecast.share) == share
+        assert round(parts.built.forecast.share) == share
         assert [record.message for record in caplog.records if words in record.message]
     on_gpu = precision.summary("auto", "gpu", precision.autocast_of(config.Model(amp="auto"), "gpu"))
     assert "float32" in on_gpu and "--amp fp16" in on_gpu
@@ -179,8 +179,8 @@ def test_a_net_that_does_not_compile_is_told_that_it_stays_float32(
         ]
     )
     with caplog.at_level("WARNING", logger="mxtrain"):
-        net = build_net.build_to_train(Classification.numbered(run, CLASSES), [mx.cpu()])
-    assert "runs imperatively and in float32" in caplog.text and net.forecast.share == 0
+        built = build_net.build_to_train(Classification.numbered(run, CLASSES), [mx.cpu()])
+    assert "runs imperatively and in float32" in caplog.text and built.forecast.share == 0
 
 
 @needs_bf16

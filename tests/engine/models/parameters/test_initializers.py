@@ -40,7 +40,7 @@ def weights(text: str, seed: int = 0) -> np.ndarray:
 def test_weights_that_a_checkpoint_brings_are_not_drawn() -> None:
     run = Run(model=Model(model="small_cnn"), data=Data(image_size=16))
     fresh, resumed = (
-        weights_module.copy_of(build_net.build_to_train(Classification.numbered(run, 3), CPU, widths))
+        weights_module.copy_of(build_net.build_to_train(Classification.numbered(run, 3), CPU, widths).net)
         for widths in (None, {})
     )
     assert fresh.keys() == resumed.keys()

@@ -20,6 +20,7 @@ from PIL import Image
 from mxtrain import runtime
 from mxtrain.config import Run
 from mxtrain.core.errors import DataError, UsageError, user_message
+from mxtrain.core.system import kernels
 from mxtrain.evaluate import evaluate
 from mxtrain.fit import Result, StopTraining, fit
 from mxtrain.models.parameters import weights
@@ -194,6 +195,16 @@ def test_a_net_keeps_what_it_brings(tmp_path: Path) -> None:
     brought[0].weight.set_data(mx.nd.ones(before.shape) * 0.5)
     trained(tmp_path / "values", brought, lr=1e-30, epochs=1, devices="cpu:0,1")
     assert np.allclose(brought[0].weight.data(mx.cpu(1)).asnumpy(), 0.5)
+
+
+@pytest.mark.parametrize("flags", [{}, {"amp": "bf16"}])
+def test_the_callers_classes_and_net_get_no_attributes(tmp_path: Path, flags: dict[str, Any]) -> None:
+    if flags and kernels.bf16_problem() is not None:
+        pytest.skip("this CPU has no bfloat16")
+    net, block = new_net(), mx.gluon.HybridBlock
+    own, of_class = set(vars(net)), dict(vars(block))
+    trained(tmp_path, net, epochs=1, **flags)
+    assert set(vars(net)) == own and dict(vars(block)) == of_class
 
 
 def test_a_net_that_is_computed_in_segments_is_the_callers_still(tmp_path: Path) -> None:
