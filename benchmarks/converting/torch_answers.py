@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "mxtrain" / "foreign")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "mxtrain" / "convert" / "torch")]
 
 
 def main() -> None:

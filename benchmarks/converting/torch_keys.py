@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "mxtrain" / "foreign"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "mxtrain" / "convert" / "torch"))
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "mxtrain" / "foreign"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "mxtrain" / "convert" / "torch"))
 
 
 def main() -> None:

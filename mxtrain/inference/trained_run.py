@@ -137,10 +137,13 @@ def task_of(checkpoint: Checkpoint, run: Run) -> Task:
     """Return the task of a checkpoint's run."""
     from mxtrain.checkpoint import locations
     from mxtrain.checkpoint.input_identity import description_of
+    from mxtrain.data.text import tokenizers
     from mxtrain.tasks import registry as tasks
 
     description = description_of(checkpoint.state)
-    locations.refuse_of_python(checkpoint.path, str(description.get("tokenizer") or ""))
+    tokenizer = str(description.get("tokenizer") or "")
+    if tokenizers.is_code(tokenizer):
+        locations.refuse_of_python(checkpoint.path, tokenizer)
     return tasks.of_description(run, description)
 
 

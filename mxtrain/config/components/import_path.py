@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import Any, Iterable
@@ -18,7 +19,7 @@ from mxtrain.core.errors import UsageError, in_user_code, nearest
 
 def is_import_path(text: str) -> bool:
     """Return True for `module:callable`, unless a file has that name, and for what stands for an object."""
-    return python_objects.is_object(text) or (":" in text and not Path(text).exists())
+    return python_objects.is_object(text) or (":" in text and not os.path.exists(text))  # also of any length
 
 
 def check_name(flag: str, name: str, known: Iterable[str]) -> None:

@@ -152,6 +152,10 @@ def _gluoncv_net(name: str, num_classes: int) -> Any:
     if name in gluoncv_names.PRUNED:  # their shapes come from a file made for 1000 classes
         with net.name_scope():
             net.fc = mx.gluon.nn.Dense(num_classes, in_units=net.fc.weight.shape[1])
+        for (
+            parameter
+        ) in net.collect_params().values():  # initialised in GluonCV's way, without --init and --seed
+            parameter._data, parameter._grad, parameter._deferred_init = None, None, ()
     return net
 
 

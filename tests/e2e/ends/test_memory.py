@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import ROOT
+from tests.support.processes import peak_memory
 
 FLAGS = ["--model", "small_cnn", "--image-size", "256", "--batch-size", "4", "--micro-batch", "1"]
 
 
 def peak(module: str, *arguments: object) -> float:
     """The megabytes that a command takes at most."""
-    line = [sys.executable, "-m", module, *map(str, arguments)]
-    with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = status
-    assert process.returncode == 0
-    return usage.ru_maxrss / 1024
+    return peak_memory.peak([sys.executable, "-m", module, *arguments], cwd=ROOT)
 
 
 @pytest.mark.slow  # tests/engine/train/test_evaluation.py: the net sees training's micro-batches

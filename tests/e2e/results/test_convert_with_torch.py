@@ -133,7 +133,7 @@ for name in ("state_dict", "model", "model_state_dict"):
 def test_checkpoints_as_torch_writes_them(torch_python: Path, tmp_path: Path, command: Command) -> None:
     script = tmp_path / "write.py"
     script.write_text(CHECKPOINT)
-    folders = [ROOT / "benchmarks" / "converting", ROOT / "mxtrain" / "foreign"]
+    folders = [ROOT / "benchmarks" / "converting", ROOT / "mxtrain" / "convert" / "torch"]
     subprocess.run([torch_python, script, tmp_path, *folders], check=True, timeout=300)
     for path in sorted(tmp_path.glob("*.pth")):
         done = command("mxtrain.convert", path, tmp_path / "out.params")

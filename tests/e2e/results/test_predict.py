@@ -23,6 +23,7 @@ from mxtrain.core.errors import DATA, UsageError
 from mxtrain.predict import command as command_of_predict
 from mxtrain.predict import predict
 from tests.support.commands import ROOT, Command
+from tests.support.processes.peak_memory import peak
 from tests.support.runs import records
 
 TIMEOUT_SECONDS = 60
@@ -366,10 +367,7 @@ def test_memory_does_not_grow_with_the_number_of_pictures(
         folder.mkdir()
         for number in range(count):
             (folder / f"{number:05}.png").symlink_to(digits / "images" / "six" / "0006.png")
-        with started(trained_digits, folder, "--out", tmp_path / f"{count}.csv", "--quiet") as process:
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1
-        assert process.returncode == 0
+        line = [sys.executable, "-m", "mxtrain.predict", trained_digits, folder, "--quiet"]
+        peaks.append(peak([*line, "--out", tmp_path / f"{count}.csv"], cwd=ROOT))
         assert (tmp_path / f"{count}.csv").read_text().count("\n") == 1 + count
-        peaks.append(usage.ru_maxrss / 1024)
     assert peaks[1] < peaks[0] + 20, "megabytes"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import statistics
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from tests.support.commands import ROOT
 from tests.support.data.slow_pictures import SECONDS
+from tests.support.processes.peak_memory import peak
 from tests.tasks import stripes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -35,11 +35,9 @@ def doctor(*flags: object) -> Any:
 def fit(out: Path, *flags: object) -> tuple[list[dict[str, Any]], float]:
     """Return the records of a run and the most memory that it took, in MiB."""
     line = [sys.executable, "-m", "mxtrain.fit", "--out", str(out), "--log", "none", *map(str, flags)]
-    with subprocess.Popen(line, cwd=ROOT) as process:
-        _, _, usage = os.wait4(process.pid, 0)
-        process.returncode = 0
+    taken = peak(line, cwd=ROOT)
     records = [json.loads(each) for each in (out / "metrics.jsonl").read_text().splitlines()]
-    return records, usage.ru_maxrss / 1024
+    return records, taken
 
 
 def speed(records: list[dict[str, Any]]) -> float:

@@ -17,6 +17,7 @@ from mxtrain.core.errors import UsageError
 from mxtrain.export import export
 from mxtrain.fit import fit
 from mxtrain.train.library.result import Result
+from tests.support.amp import needs_bf16
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("onnxruntime")
@@ -56,7 +57,9 @@ def trained(name: str, out: Path) -> Result:
     return fit(Run.of(out=str(out), **flags), train=samples, val=samples)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs_bf16 if "amp" in RUNS[name][0] else ()) for name in RUNS]
+)
 def test_a_run_is_exported_as_both(name: str, tmp_path: Path) -> None:
     result = trained(name, tmp_path / "run")
     symbol = export(result, to="symbol")
@@ -71,6 +74,7 @@ def test_a_run_is_exported_as_both(name: str, tmp_path: Path) -> None:
             export(result, to="onnx", from_pixels=True)
 
 
+@needs_bf16
 def test_averages_are_what_is_exported(tmp_path: Path) -> None:
     """Its symbol has the bits of the checkpoint's averages, not those of its weights."""
     from mxtrain.runtime import mx

@@ -41,7 +41,7 @@ def test_no_sum_is_cut_off(blocks: list[str]) -> None:
 @pytest.mark.parametrize("isa", ["AVX2", "AVX512_CORE", "ALL"])
 def test_many_nets_lose_little_by_other_kernels(isa: str) -> None:
     """Without whole-number instructions oneDNN cuts off sums of two large products, in one net of sixty or so."""
-    code = "from tests.engine import test_int8_sums\nanswer = test_int8_sums.errors_of_many()"
+    code = "from tests.engine.export import test_int8_sums\nanswer = test_int8_sums.errors_of_many()"
     answer = fresh_python.answer(code, timeout=280, DNNL_MAX_CPU_ISA=isa)
     far_off = [net for error, net in answer["errors"] if error >= MOST_OFF]
     assert len(far_off) <= (0 if answer["has_int8"] else NUM_NETS // 20), far_off

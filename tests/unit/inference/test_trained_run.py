@@ -165,3 +165,18 @@ def test_other_nets_are_not_averaged(run: Path, tmp_path: Path, other: dict[str,
         UsageError, match=rf"{path}: cannot be averaged with .*run.*, {words}; give checkpoints"
     ):
         selection.select([run, path])
+
+
+@pytest.mark.parametrize("tokenizer", ["json:" + '{"model": 1}' * 1000, "bytes"])
+def test_a_tokenizer_that_is_no_code_is_none_of_pythons(tmp_path: Path, tokenizer: str) -> None:
+    """A learnt one is kept whole, longer than any name of a file; json is a module of Python's too."""
+    description = {"tokenizer": tokenizer, "vocab_size": 300, "end_token": 0}
+    checkpoint = directory.Checkpoint(tmp_path, {"description": description})
+    task = trained_run.task_of(checkpoint, config.Run.of(task="lm", train="t.rec"))
+    assert task.description == description
+
+
+def test_a_tokenizer_of_pythons_own_is_refused(tmp_path: Path) -> None:
+    checkpoint = directory.Checkpoint(tmp_path, {"description": {"tokenizer": "os:abort"}})
+    with pytest.raises(UsageError, match="names os:abort, which is a part of Python"):
+        trained_run.task_of(checkpoint, config.Run.of(task="lm", train="t.rec"))
