@@ -32,11 +32,12 @@ def render() -> str:
     from mxtrain.tasks.interfaces.learning import TaskLearning
     from mxtrain.tasks.task import Metric, Outcome, Score, Task, TaskPrediction
     from mxtrain.train.library.from_python import fit
+    from mxtrain.train.library.hooks import Moment
     from mxtrain.train.library.result import Result
     from mxtrain.tune import Search, tune
 
     sections: dict[str, dict[Any, str]] = {
-        "Training": {Run.of: "config", fit: "fit", Result: "fit", errors.StopTraining: "fit"},
+        "Training": {Run.of: "config", fit: "fit", Moment: "fit", Result: "fit", errors.StopTraining: "fit"},
         "Using what was trained": {
             **{evaluate: "evaluate", predict: "predict", export: "export", convert: "convert"},
             **{Export: "export.exporting", Differences: "export.comparison"},

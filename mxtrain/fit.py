@@ -37,7 +37,7 @@ from mxtrain.core.late_names import late_names
 from mxtrain.core.system import machine
 from mxtrain.train import signals
 
-__all__ = ["DataError", "Diverged", "Result", "Stop", "StopTraining", "UsageError", "fit", "main"]
+__all__ = ["DataError", "Diverged", "Moment", "Result", "Stop", "StopTraining", "UsageError", "fit", "main"]
 
 logger = logging.getLogger("mxtrain.fit")
 
@@ -45,11 +45,17 @@ if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
     from mxtrain.tasks.task import Score
     from mxtrain.train.library.from_python import fit
+    from mxtrain.train.library.hooks import Moment
     from mxtrain.train.library.result import Result
 
 # Programs use these; the command answers --help without them.
 __getattr__ = late_names(
-    __name__, {"fit": "mxtrain.train.library.from_python", "Result": "mxtrain.train.library.result"}
+    __name__,
+    {
+        "fit": "mxtrain.train.library.from_python",
+        "Moment": "mxtrain.train.library.hooks",
+        "Result": "mxtrain.train.library.result",
+    },
 )
 
 

@@ -32,7 +32,7 @@ class Checkpointer:
     """Saves a run's checkpoints as `output` asks for them. Leaving it as a context waits for the write under way.
 
     `state` is where the run begins, which needs no checkpoint. The writing thread calls `report_progress` with every
-    piece that has reached the disk.
+    piece that has reached the disk. Who waits for a write calls `on_written` with its path and step.
     """
 
     def __init__(
@@ -40,10 +40,12 @@ class Checkpointer:
         output: Output,
         state: HasStep | None,
         report_progress: Callable[[], None] = SINGLE_WORKER.report_progress,
+        on_written: Callable[[Path, int], None] = lambda path, step: None,
     ):
         self._output, self._saved_state, self._report_progress = output, state, report_progress
+        self._on_written = on_written
         self._thread = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
-        self._write_under_way: concurrent.futures.Future[None] | None = None
+        self._write_under_way: concurrent.futures.Future[tuple[Path, int]] | None = None
         self._last_seconds = time.monotonic()
 
     def is_interval_over(self) -> bool:
@@ -75,15 +77,16 @@ class Checkpointer:
         """Wait until no write is under way, and raise what went wrong in it."""
         write, self._write_under_way = self._write_under_way, None
         if write is not None:
-            write.result()
+            self._on_written(*write.result())
 
-    def _write(self, snapshot: Snapshot) -> None:
+    def _write(self, snapshot: Snapshot) -> tuple[Path, int]:
         folder = Path(self._output.out) / "checkpoints"
         with writing(folder):
             # Also after a power cut, the metrics are never behind the checkpoint.
             fsync(Path(self._output.out) / "metrics.jsonl")
-            directory.write(folder, snapshot, self._report_progress)
+            path = directory.write(folder, snapshot, self._report_progress)
             directory.prune(folder, self._output.keep_last, self._output.keep_best)
+        return path, snapshot.step
 
     def __enter__(self) -> Checkpointer:
         return self

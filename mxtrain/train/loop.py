@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import logging
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from mxtrain.checkpoint.checkpointer import Checkpointer
 from mxtrain.config import Optim
 from mxtrain.core.errors import Diverged, Stop
 from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.optim import early_stop, schedules
-from mxtrain.report.sinks.record import Record
 from mxtrain.report.sinks.sink import Logged, Shown
 from mxtrain.report.sinks.writers import Report, open_sinks
 from mxtrain.tasks.metrics import metric_selection
@@ -25,7 +24,8 @@ from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.evaluator import Evaluator
 from mxtrain.train.input_pipeline import InputPipeline, open_pipeline
 from mxtrain.train.job import TrainingJob
-from mxtrain.train.next_action import Action, next_action
+from mxtrain.train.next_action import Action, Ending, next_action
+from mxtrain.train.observer import NOBODY, RunObserver
 from mxtrain.train.state import TrainState, restore, snapshot, synchronize
 from mxtrain.train.step import StepResult, train_step
 from mxtrain.train.telemetry import loss_alarm
@@ -37,17 +37,24 @@ from mxtrain.train.telemetry.step_records import ASYNC_AGREEMENT_STEPS, StepReco
 logger = logging.getLogger(__name__)
 
 
+class Trained(NamedTuple):
+    """A net that was trained, and how that has ended."""
+
+    net: Any
+    ending: Ending
+
+
 def train(
     job: TrainingJob,
     stop_requests: list[Stop],
     on_first_record: Callable[[], None] = lambda: None,
-    on_record: Callable[[Record], None] = lambda record: None,
-) -> Any:
-    """Train as `job` says, and return the net. All workers of its group call it with the same job.
+    observer: RunObserver = NOBODY,
+) -> Trained:
+    """Train as `job` says. All workers of its group call it with the same job.
 
     It ends early with an exception: one of `stop_requests`, after a checkpoint, or one that says what went wrong; a
-    hook's request returns the net too. `on_first_record` is called before the first record is written, `on_record` with
-    each, on the first worker.
+    hook's request returns the net too. `on_first_record` is called before the first record is written, `observer` is
+    the first worker's.
     """
     length, rate_at = job.plan.length, schedules.rate_function(job.run.optim, job.plan.length)
     context = build_context(job)
@@ -55,8 +62,14 @@ def train(
     if state.step >= length.num_steps:
         logger.info("%s", schedules.nothing_left_message(job.run.optim, length.steps_per_epoch, state.step))
 
-    sinks = open_sinks(_logged(context, state), job.group, on_first_record, on_record)
-    saving = Checkpointer(job.run.output, state, job.group.report_progress)
+    observer = observer if job.group.rank == 0 else NOBODY
+    sinks = open_sinks(_logged(context, state), job.group, on_first_record, observer.record)
+    saving = Checkpointer(
+        job.run.output,
+        state,
+        job.group.report_progress,
+        lambda path, step: observer.checkpoint(path, step, length.epoch_of(step)),
+    )
     loading = open_pipeline(job, range(state.step, length.num_steps), state.bad_records)
     profiling, observing = StepProfiler(context, state.step), observed(context)
     with sinks as report, saving as checkpointer, loading as pipeline, profiling as profiler, observing as observe:
@@ -65,9 +78,12 @@ def train(
         alarm, records = LossAlarm(), StepRecords(context, pipeline, report, observe)
         report.initialise_seconds, report.lap = context.clock.lap_apart(), context.clock.lap_apart
 
+        if evaluator.is_due(state) or not _is_finished(context, state):
+            observer.begin(context.net, state.step, length.epoch_of(state.step))
         while True:
             action, stop = _agree_on_action(context, state, checkpointer, evaluator, stop_requests)
-            if _has_ended(job.run.optim, state, action, stop, report):
+            ending = _ending(job.run.optim, state, action, stop, report)
+            if ending is not None:
                 break
 
             # Synchronize the workers: once for all that is saved and evaluated at this step
@@ -95,7 +111,7 @@ def train(
             alarm = _check_loss(alarm, context, state, result)
             if not result.applied:
                 _report_skipped_step(context, state, result, report)
-    return context.net
+    return Trained(context.net, ending)
 
 
 def _logged(context: TrainContext, state: TrainState) -> Logged:
@@ -127,7 +143,7 @@ def _agree_on_action(
     stop_requests: list[Stop],
 ) -> tuple[Action, Stop | None]:
     """Return what all workers do next, and the stop request of any of them. Raises what a checkpoint failed of."""
-    length, early_end = context.job.plan.length, context.run.optim.early_stop
+    length = context.job.plan.length
     context.group.report_progress("step", state.step)
     checkpointer.raise_if_failed()
     is_milestone = length.is_epoch_end(state.step) or evaluator.is_time(state.step)
@@ -139,24 +155,35 @@ def _agree_on_action(
     action = next_action(
         is_save_due=checkpointer.is_due(state, is_requested),
         is_evaluation_due=evaluator.is_due(state),
-        is_finished=state.step >= length.num_steps or early_stop.is_over(state.best, early_end),
+        is_finished=_is_finished(context, state),
         is_stop_requested=stop is not None,
     )
     context.clock.lap("other")
     return action, stop
 
 
-def _has_ended(optim: Optim, state: TrainState, action: Action, stop: Stop | None, report: Report) -> bool:
-    """Return whether the run is over, because it is finished or a hook asked for it; other requests are raised."""
-    if action is Action.FINISH and state.best and early_stop.is_over(state.best, optim.early_stop):
+def _is_finished(context: TrainContext, state: TrainState) -> bool:
+    """Return whether no step is left to be trained."""
+    num_steps, early_end = context.job.plan.length.num_steps, context.run.optim.early_stop
+    return state.step >= num_steps or early_stop.is_over(state.best, early_end)
+
+
+def _ending(
+    optim: Optim, state: TrainState, action: Action, stop: Stop | None, report: Report
+) -> Ending | None:
+    """Return how the run has ended, None while it goes on; stop requests but a hook's are raised."""
+    if action is Action.FINISH:
+        if state.best is None or not early_stop.is_over(state.best, optim.early_stop):
+            return "done"
         logger.info("--early-stop: no better score than %.4f of step %d", state.best.score, state.best.step)
+        return "early stop"
     if stop is None or action is not Action.STOP:
-        return action is Action.FINISH
+        return None
     if stop is not signals.BY_HOOK:
         raise stop
     logger.info("%s", stop)
     report.stop_reason = str(stop)
-    return True
+    return "stopped by a hook"
 
 
 def _save(context: TrainContext, state: TrainState, checkpointer: Checkpointer) -> None:

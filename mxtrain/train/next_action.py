@@ -6,6 +6,10 @@ Pure, so that every case can be tested. `loop.py` does what is decided here.
 from __future__ import annotations
 
 import enum
+from typing import Literal
+
+# How a run ends that no exception ends; the last where it had ended before.
+Ending = Literal["done", "early stop", "stopped by a hook", "nothing left to do"]
 
 
 class Action(enum.Enum):

@@ -21,14 +21,15 @@ from mxtrain.core.errors import Stop
 from mxtrain.report.sinks import progress
 from mxtrain.train import signals
 from mxtrain.train.cluster import join, node_info
+from mxtrain.train.observer import NOBODY, RunObserver
 
 if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
     from mxtrain.checkpoint.input_identity import InputIdentity
     from mxtrain.data.interfaces import Dataset, Records
-    from mxtrain.report.sinks.record import Record
     from mxtrain.tasks.task import Score, Task
     from mxtrain.train.job import TrainingJob
+    from mxtrain.train.next_action import Ending
 
 logger = logging.getLogger("mxtrain.fit")
 
@@ -62,8 +63,13 @@ class Ended(NamedTuple):
     score: Score
     net: Any
     resumed_from: Checkpoint | None
-    has_happened: bool  # False where nothing was left to do
+    ending: Ending
     is_first: bool  # of the workers, the one that says what is said once
+
+    @property
+    def has_happened(self) -> bool:
+        """Return whether anything was left to do."""
+        return self.ending != "nothing left to do"
 
 
 def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
@@ -159,12 +165,8 @@ def prepare(run: config.Run, node: NodeSpec | None = None, began: float | None =
     return Prepared(run, node, inputs, info, began)
 
 
-def train(
-    prepared: Prepared,
-    stop_requests: list[Stop],
-    on_record: Callable[[Record], None] = lambda record: None,
-) -> Ended:
-    """Train what was prepared; what is added to `stop_requests` ends it. `on_record` gets records, on one worker."""
+def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver = NOBODY) -> Ended:
+    """Train what was prepared; what is added to `stop_requests` ends it. The first worker's `observer` looks at it."""
     from mxtrain.checkpoint import resume, run_folder
     from mxtrain.core.system import kernels
     from mxtrain.tasks.metrics import metric_selection
@@ -195,9 +197,11 @@ def train(
         group.report_progress("start", -1)
         from mxtrain.train import loop
 
-        net = loop.train(job, stop_requests, run_start, on_record)
+        net, ending = loop.train(job, stop_requests, run_start, observer)
+        if not run_start.has_happened:
+            ending = "nothing left to do"
         score = metric_selection.of_task(job.task).score
-        return Ended(run, out, score, net, checkpoint, run_start.has_happened, group.rank == 0)
+        return Ended(run, out, score, net, checkpoint, ending, group.rank == 0)
 
 
 def _with_data_as_read(job: TrainingJob, out: Path, on_progress: Callable[[bool], None]) -> TrainingJob:

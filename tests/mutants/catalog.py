@@ -622,8 +622,8 @@ MUTANTS = (
         "docs/library.md",
         "hooks get a copy of each record",
         "mxtrain/train/library/hooks.py",
-        "hook(copy.deepcopy(record))",
-        "hook(record)",
+        "self._functions.get(name), copy.deepcopy(record))",
+        "self._functions.get(name), record)",
         ("tests/engine/train/library/test_library.py::test_hooks_look_and_move_no_bit",),
     ),
     Mutant(

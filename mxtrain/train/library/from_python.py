@@ -24,8 +24,8 @@ from mxtrain.core.errors import SIGINT, Stop, UsageError
 from mxtrain.data.arrays import columns
 from mxtrain.train import session, signals
 from mxtrain.train.cluster import serving
-from mxtrain.train.library import hooks, process_isolation, result
-from mxtrain.train.library.hooks import Hook, Hooks
+from mxtrain.train.library import process_isolation, result
+from mxtrain.train.library.hooks import Hook, Hooks, check
 from mxtrain.train.library.result import Result
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ def fit(
     on_step: Hook = None,
     on_evaluation: Hook = None,
     on_end: Hook = None,
+    hooks: object = None,
 ) -> Result:
     """Train `run`, made by `Run.of(...)`, and return its `Result`.
 
@@ -77,6 +78,9 @@ def fit(
         on_evaluation: the same for each evaluation's record.
         on_end: called with the record `end`, or `stop` with its `reason`, of each run that has begun, also of one that
             an error or Ctrl-C ends, when all is written.
+        hooks: an object with any of the methods `begin`, before the first step of this call, `step`, after each one,
+            `evaluation`, after each one, `checkpoint`, when one is whole on disk, and `end`, when all is written,
+            whatever has ended it. Each gets a `Moment`, and may raise `StopTraining`.
 
     Raises:
         UsageError, DataError, Diverged: as the command says them, see `mxtrain.core.errors`.
@@ -87,7 +91,7 @@ def fit(
     objects.update(metric=metric, optimizer=optimizer, schedule=schedule)
     run = _with_objects(run, objects)
     functions = {"on_begin": on_begin, "on_step": on_step, "on_evaluation": on_evaluation, "on_end": on_end}
-    hooks.check(functions)
+    check(functions, hooks)
     _check_threads(run)
     node = _node(run)
     if node is not None:
@@ -96,7 +100,7 @@ def fit(
             serving.serve(run, node)
     requests = signals.keyboard_interrupts() if node is None else signals.stop_requests()
     with process_isolation.isolated_run(), requests as stop_requests:
-        ended = _trained(run, node, functions, stop_requests)
+        ended = _trained(run, node, Hooks(functions, hooks, stop_requests), stop_requests)
     if not ended.has_happened:
         logger.warning(
             "%s: this run had ended before, and nothing was trained; a net or loss that was given is taken for the one "
@@ -106,14 +110,13 @@ def fit(
     return result.from_ended_run(ended)
 
 
-def _trained(
-    run: Run, node: NodeSpec | None, functions: dict[str, Hook], stop_requests: list[Stop]
-) -> session.Ended:
+def _trained(run: Run, node: NodeSpec | None, hooks: Hooks, stop_requests: list[Stop]) -> session.Ended:
     """Train `run` and return what came of it; KeyboardInterrupt where Ctrl-C has ended it."""
-    shown = Hooks(functions, stop_requests)
+    ending = None
     try:
-        prepared = session.prepare(run, node)
-        return session.train(prepared, stop_requests, shown.show)
+        ended = session.train(session.prepare(run, node), stop_requests, hooks)
+        ending = ended.ending
+        return ended
     except Stop as stop:
         if node is None and stop.exit_code == SIGINT and signals.STOPS[signal.SIGINT] in stop_requests:
             raise KeyboardInterrupt(
@@ -121,7 +124,7 @@ def _trained(
             ) from None
         raise
     finally:
-        shown.end()
+        hooks.end(ending)
 
 
 def _with_objects(run: Run, objects: dict[str, Any]) -> Run:

@@ -14,6 +14,7 @@ from mxtrain.train.session import Ended
 
 if TYPE_CHECKING:
     from mxtrain.tasks.task import Score
+    from mxtrain.train.next_action import Ending
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -29,6 +30,8 @@ class Result:
         run: the run as it was trained; it holds the objects that `fit` was given.
         score: the name of the number in an evaluation by which evaluations are compared, as "val_accuracy".
         stopped: why the run was stopped before its end, None where it was not; the same call goes on from there.
+        ended: how this call has ended: "done", "early stop", "stopped by a hook" or, where the run had ended before,
+            "nothing left to do".
     """
 
     net: Any
@@ -38,17 +41,13 @@ class Result:
     run: Run
     score: str = ""
     stopped: str | None = None
+    ended: Ending = "done"
 
     def __repr__(self) -> str:
-        num_steps = max((each["step"] for each in self.history), default=0)
-        best = self.best and f"best {self.score} {self.best[self.score]:.4g} at step {self.best['step']}"
-        shown = [
-            f"{type(self.net).__name__} after {num_steps} steps",
-            best or "no best evaluation",
-            str(self.checkpoint),
-            *([self.stopped] if self.stopped is not None else []),
-        ]
-        return f"Result({', '.join(shown)})"
+        epochs = max((each["epoch"] for each in self.history), default=0)
+        best = [f"{self.score} {self.best[self.score]:.4g}"] if self.best else []
+        shown = ", ".join([f"{epochs} epoch{'s' * (epochs != 1)}", *best, self.ended])
+        return f"<Result {self.run.output.out}: {shown}>"
 
 
 def from_ended_run(ended: Ended) -> Result:
@@ -64,7 +63,8 @@ def from_ended_run(ended: Ended) -> Result:
     best = best_of(evaluations, ended.score)
     ends = [each for each in records if each.get("event") in (*BEGINNINGS, *ENDS)]
     stopped = ends[-1].get("reason") if ends else None
-    return Result(_net(ended), history, best, found.path, ended.run, f"val_{ended.score.name}", stopped)
+    score = f"val_{ended.score.name}"
+    return Result(_net(ended), history, best, found.path, ended.run, score, stopped, ended.ending)
 
 
 def _net(ended: Ended) -> Any:

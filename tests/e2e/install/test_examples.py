@@ -83,10 +83,29 @@ def test_python_of_the_pages_runs(
 ) -> None:
     """README's, and the library page's callback, each as it stands."""
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.S | re.M)
-    (code,) = (block for block in blocks if "default_rng" in block and "fit(" in block)
+    (code,) = (
+        block for block in blocks if "default_rng" in block and "fit(" in block and "Watch" not in block
+    )
     monkeypatch.chdir(tmp_path)
     exec(compile(code, page, "exec"), {"__name__": "page"})
     assert says in capsys.readouterr().out
+
+
+def test_the_hooks_of_the_library_page_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "library.md").read_text(), re.S | re.M)
+    (code,) = (block for block in blocks if "Watch" in block)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "docs/library.md", "exec"), {"__name__": "page"})
+    begin, *epochs, end, result = capsys.readouterr().out.splitlines()
+    assert begin == "Mlp, 0 steps are done" and epochs[0].startswith("epoch 1  loss ")
+    assert re.fullmatch(r"\d+ steps, (done|stopped by a hook)", end)
+    assert result.startswith(f"<Result runs/watched: {len(epochs)} epochs, val_accuracy 0.9")
+    kept, saved = (
+        sorted(path.name for path in Path(each).iterdir()) for each in ("kept", "runs/watched/checkpoints")
+    )
+    assert set(saved) <= set(kept)
 
 
 def test_the_loop_of_the_library_page_learns(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from mxtrain.report.sinks.record import Record
 from mxtrain.tasks.classification import Classification
 from mxtrain.train import loop
 from mxtrain.train.job import TrainingJob
+from mxtrain.train.observer import RunObserver
 from tests.support.nets.training_steps import QUICK_NET
 
 CLASSES, SIZE, SAMPLES = 3, 16, 40
@@ -59,7 +60,12 @@ def train(run: config.Run, on_record: RecordHook = lambda record, stop_requests:
     plan = run_plan.of_run(run, len(records))
     job = TrainingJob(task, records, validation, identity, plan, point and point.checkpoint)
     requests: list[Stop] = []
-    return loop.train(job, requests, on_record=lambda record: on_record(record, requests))
+
+    class Observer(RunObserver):
+        def record(self, record: Record) -> None:
+            on_record(record, requests)
+
+    return loop.train(job, requests, observer=Observer()).net
 
 
 def records_of(out: Path) -> list[Record]:

@@ -22,14 +22,14 @@ from mxtrain.config import Run
 from mxtrain.core.errors import DataError, UsageError, user_message
 from mxtrain.core.system import kernels
 from mxtrain.evaluate import evaluate
-from mxtrain.fit import Result, StopTraining, fit
+from mxtrain.fit import Moment, Result, StopTraining, fit
 from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.predict import predict
 from mxtrain.runtime import mx
 from mxtrain.train import signals
 from mxtrain.train.library import process_isolation
-from mxtrain.train.library.hooks import Hooks
+from mxtrain.train.library.hooks import METHODS, Hooks
 from tests.support import amp
 from tests.support.user_code import user_data
 
@@ -60,7 +60,7 @@ def trained(out: Path, net: Any = None, **others: Any) -> Result:
     flags = {
         name: others.pop(name)
         for name in list(others)
-        if name in (*FLAGS, "resume", "amp", "amp_table", "devices")
+        if name in (*FLAGS, "resume", "amp", "amp_table", "devices", "early_stop")
     }
     run = Run.of(**{**FLAGS, "out": out, **flags})
     data = {"train": pictures(), "val": pictures(16)}
@@ -105,14 +105,17 @@ def test_a_stop_by_a_hook_and_the_same_call_again_are_the_whole_run(tmp_path: Pa
     part = trained(tmp_path / "parts", on_step=stop_after_one)
     assert [each["step"] for each in part.history] == [1]
     assert part.stopped == "stopped by a hook, after a checkpoint" and whole.stopped is None
-    assert repr(part).endswith(f", {part.stopped})") and "after 1 steps, no best" in repr(part)
-    assert "stopped" not in repr(whole) and f"best {whole.score} " in repr(whole) and len(repr(whole)) < 400
+    assert repr(part) == f"<Result {tmp_path / 'parts'}: 1 epoch, stopped by a hook>"
+    assert whole.best is not None
+    score = f"val_accuracy {whole.best['val_accuracy']:.4g}"
+    assert repr(whole) == f"<Result {tmp_path / 'whole'}: 2 epochs, {score}, done>"
     rest = trained(tmp_path / "parts")
     assert curve(rest) == curve(whole) and bits(rest) == bits(whole)
     assert not [record for record in caplog.records if "had ended before" in record.message]
     done = trained(tmp_path / "parts")
     assert "this run had ended before, and nothing was trained" in caplog.records[-1].message
     assert rest.stopped is None and done.stopped is None
+    assert (rest.ended, done.ended) == ("done", "nothing left to do")
     assert curve(done) == curve(whole) and bits(done) == bits(whole) and done.best == rest.best
 
 
@@ -131,7 +134,7 @@ def test_hooks_look_and_move_no_bit(tmp_path: Path) -> None:
     alone = trained(tmp_path / "alone")
     assert curve(alone) == curve(watched) and bits(alone) == bits(watched)
     record = {"kind": "train", "step": 1}
-    Hooks({"on_step": look}, []).show(record)
+    Hooks({"on_step": look}, None, []).record(record)
     assert record == {"kind": "train", "step": 1}
 
 
@@ -163,6 +166,86 @@ def test_hooks_of_the_begin_and_the_end_come_once_whatever_ends_it(tmp_path: Pat
     seen.clear()
     trained(tmp_path, **hooks)  # nothing is left to do
     assert not seen
+
+
+class Watch:
+    """All methods that hooks may have, which note what they get."""
+
+    def __init__(self, stop_at: str = "") -> None:
+        self.seen: list[tuple[str, Moment]] = []
+        self._stop_at = stop_at
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in METHODS:
+            raise AttributeError(name)
+        return lambda now: self._note(name, now)
+
+    def _note(self, name: str, now: Moment) -> None:
+        self.seen.append((name, now))
+        if name == self._stop_at:
+            raise StopTraining
+
+
+def test_an_object_of_hooks_gets_the_moments_of_a_run(tmp_path: Path) -> None:
+    watch, net = Watch(), new_net()
+    result = trained(tmp_path, net, hooks=watch)
+    names = [name for name, _ in watch.seen]
+    assert names[0] == "begin" and names[-1] == "end" and set(names) == set(METHODS)
+    assert all(now.net is net for _, now in watch.seen)
+    records = {
+        kind: [record for record in result.history if record["kind"] == kind] for kind in ("train", "eval")
+    }
+    steps = [now for name, now in watch.seen if name == "step"]
+    assert [(now.step, now.epoch, now.loss) for now in steps] == [
+        (each["step"], each["epoch"], each["loss"]) for each in records["train"]
+    ]
+    assert all(now.metrics["lr"] > 0 and "loss" not in now.metrics for now in steps)
+    evaluations = [now for name, now in watch.seen if name == "evaluation"]
+    assert [(now.loss, now.metrics["val_accuracy"]) for now in evaluations] == [
+        (each["val_loss"], each["val_accuracy"]) for each in records["eval"]
+    ]
+    saved = [now for name, now in watch.seen if name == "checkpoint"]
+    assert [now.step for now in saved] == [2, 2, 4, 4]  # before an evaluation, and after it with the score
+    folder = tmp_path / "checkpoints"
+    assert [now.checkpoint for now in saved] == [folder / f"step-{now.step:08d}" for now in saved]
+    begin, end = watch.seen[0][1], watch.seen[-1][1]
+    assert (begin.step, begin.epoch, begin.checkpoint, begin.reason) == (0, 0, None, "")
+    assert (end.step, end.epoch, end.checkpoint, end.reason) == (4, 2, saved[-1].checkpoint, "done")
+    again = Watch()
+    assert trained(tmp_path, hooks=again).ended == "nothing left to do" and not again.seen
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_any_method_of_hooks_ends_the_run_or_breaks_it(name: str, tmp_path: Path) -> None:
+    watch = Watch(stop_at=name)
+    stopped = trained(tmp_path / "stopped", hooks=watch)
+    assert stopped.ended == ("done" if name == "end" else "stopped by a hook")
+    assert watch.seen[-1][0] == "end" and watch.seen[-1][1].reason == stopped.ended
+
+    class Broken:
+        pass
+
+    setattr(Broken, name, lambda self, now: 1 / 0)
+    with pytest.raises(ZeroDivisionError) as raised:
+        trained(tmp_path / "broken", hooks=Broken())
+    assert user_message(raised.value) == f"hooks.{name}: ZeroDivisionError: division by zero"
+
+
+def test_an_error_is_the_reason_of_the_end(tmp_path: Path) -> None:
+    watch = Watch()
+    with pytest.raises(ZeroDivisionError):
+        trained(tmp_path / "later", hooks=watch, on_evaluation=lambda record: 1 / 0)
+    assert "division by zero" in watch.seen[-1][1].reason
+    watch = Watch()
+    watch.begin = lambda now: 1 / 0  # type: ignore[attr-defined]
+    with pytest.raises(ZeroDivisionError):
+        trained(tmp_path / "at_once", hooks=watch)
+    assert [(name, now.reason) for name, now in watch.seen] == [("end", "failed in its first step")]
+
+
+def test_an_early_stop_is_told(tmp_path: Path) -> None:
+    result = trained(tmp_path, epochs=5, early_stop=1, val=(np.zeros((4, 16, 16, 3), np.uint8), np.zeros(4)))
+    assert result.ended == "early stop" and repr(result).endswith("early stop>")
 
 
 def test_what_a_hook_of_the_begin_or_the_end_raises_comes_out(tmp_path: Path) -> None:
@@ -336,6 +419,12 @@ def test_ctrl_c_stops_after_a_checkpoint_and_at_once_if_repeated(tmp_path: Path)
         ({"task": 7}, "--task <object of type int>: is no"),
         ({"train": None}, "--train is missing"),
         ({"on_step": 7}, "on_step: is a int; give a function"),
+        (
+            {"hooks": print},
+            "hooks: a builtin_function_or_method has no method called begin, step, evaluation",
+        ),
+        ({"hooks": Watch}, "hooks: Watch is a class; give an object of it"),
+        ({"hooks": Moment(0, 0, None)}, "hooks: its step is a int; give a method that takes a Moment"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(given: dict[str, Any], words: str, tmp_path: Path) -> None:
