@@ -19,7 +19,7 @@ def peak(module: str, *arguments: object) -> float:
 
 
 @pytest.mark.slow  # tests/engine/train/test_evaluation.py: the net sees training's micro-batches
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_an_evaluation_takes_no_more_memory_than_training(shapes: Path, tmp_path: Path) -> None:
     """64 pictures at once would take three times as much."""
     train = ["--train", shapes / "train.rec", "--max-steps", "2", "--log", "none", *FLAGS]

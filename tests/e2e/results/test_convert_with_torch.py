@@ -67,7 +67,7 @@ def test_a_net_trained_on_digits_gives_the_same_in_torch(
         "--lr",
         0.05,
         "--epochs",
-        2,
+        4,
         "--log",
         "none",
     ]
