@@ -41,6 +41,8 @@ ALL = [(version, case) for version in VERSIONS for case in cases_of(version)]
 RESUMED_IN_CI = ["01-first-ema", f"{VERSIONS[-1].name}-lm"]
 ANSWERING_IN_CI = ["01-first-ema"]
 ROUNDING = 1e-5  # where kernels or wheels are not those that wrote the folders
+# There, of a gradient that is nearly 0: Adam divides it by its own size, so that rounding decides where a weight goes.
+ADAMS_ROUNDING = 5e-3  # half a step at their rate
 # Up to 03 bfloat16 ran by MXNet's lists, so that a run goes on with other operators narrow.
 # Later the table that mxtrain brings was measured again.
 OTHER_TABLE, OTHER_TABLE_ROUNDING = 4, 1e-1
@@ -74,7 +76,10 @@ def tolerance_of(version: Version, case: Case, expected: dict[str, Any]) -> floa
     if case.name == "accumulate" and NUMBERS[version.name] < EXACT_SINCE:
         return ROUNDING
     here = json.loads(json.dumps({"kernels": kernels.used(), "wheels": wheels.installed()}))
-    return 0.0 if here == expected["computed_with"] else ROUNDING
+    if here == expected["computed_with"]:
+        return 0.0
+    is_of_adam = "--optimizer adam " in case.flags or "--optimizer nadam " in case.flags
+    return ADAMS_ROUNDING if is_of_adam else ROUNDING
 
 
 def run(module: str, *arguments: object) -> Any:
