@@ -9,7 +9,7 @@ from mxtrain.report.sinks.record import Record
 
 
 class RunObserver:
-    """Whoever looks at a run, on its first worker, and changes nothing of it; this one looks at nothing."""
+    """A looker-on at a run, on its first worker, that changes nothing of it; this one looks at nothing."""
 
     def begin(self, net: Any, step: int, epoch: int) -> None:
         """Look at the net when so many steps are done, before the first of this attempt."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from mxtrain.config.components.schedules import SCHEDULES
 from mxtrain.config.sections.flag import flag
 
 
@@ -34,7 +35,7 @@ class Optim:
     lr_base_batch: int = flag(0, "the peak is lr x batch_size / this, the linear rule; 0: it is lr")
     schedule: str = flag(
         "cosine",
-        "constant | cosine | linear | poly | sigmoid | one_cycle | step | multistep | exp | inv, with numbers as in "
+        f"{' | '.join(SCHEDULES)}, with numbers as in "
         "multistep:at=30/60/80 (epochs) or cosine:cycles=3,floor=0.01; or module:callable",
     )
     warmup_epochs: float = flag(0.0, "epochs in which the rate climbs to its peak")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from mxtrain.config.components.sinks import CONSOLE, NONE, SINKS
 from mxtrain.config.sections.flag import flag
 
 
@@ -38,7 +39,8 @@ class Output:
     keep_best: int = flag(1, "how many of the best checkpoints are kept besides")
     log: str = flag(
         "console",
-        "sinks beside metrics.jsonl, joined by commas: console, tensorboard, wandb, csv, module:callable; or none",
+        f"sinks beside metrics.jsonl, joined by commas: {', '.join(name for name in SINKS if name != NONE)}, "
+        f"module:callable; or {NONE}",
     )
     profile: str = flag(
         "",
@@ -55,7 +57,7 @@ class Output:
     @property
     def sinks(self) -> tuple[str, ...]:
         """The names of the sinks beside metrics.jsonl."""
-        unwanted = ("none", "console") if self.quiet else ("none",)
+        unwanted = (NONE, CONSOLE) if self.quiet else (NONE,)
         return tuple(name for name in self.log.split(",") if name not in unwanted)
 
     @property

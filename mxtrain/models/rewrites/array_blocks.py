@@ -1,6 +1,7 @@
 """The blocks of channels in which oneDNN keeps the arrays between its operators, as far as a graph tells.
 
-Forecast for AVX-512. With AVX2 blocks of 16 are of 8, so arrays that are alike here are alike there.
+Forecast for AVX-512. With AVX2 blocks of 16 are of 8, so arrays that are alike here are alike there. Below AVX2 nothing
+is known of arrays: they come in other orders.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import math
 from typing import Mapping, Sequence
 
+from mxtrain.core.system import kernels
 from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, shape_of
 
 BLOCKS = (16, 8, 4)  # of a convolution; the first of them that its channels fill is taken
 WHOLE = BLOCKS[0]  # of which all inputs and outputs of a convolution are made
 CHANNELS, OF_PICTURES = 1, 4
+FORESEEN = kernels.ONEDNN_NAMES[kernels.ONEDNN_NAMES.index("AVX2") :]
 MOST_COLOURS = 4  # of pictures, for which oneDNN has first convolutions of their own
 
 
@@ -47,7 +50,7 @@ def outputs_in_blocks(graph: Graph, shapes: Shapes) -> set[int]:
             is_known = known.issuperset(sources)
         else:
             is_known = of_convolution(graph, shapes, position) == WHOLE
-        if is_known and _has_pixels(graph, shapes, position):
+        if is_known and _is_foreseen(graph, shapes, position):
             known.add(position)
     return known
 
@@ -67,7 +70,7 @@ def gradients_in_blocks(graph: Graph, shapes: Shapes, users: Mapping[int, Sequen
     for position in reversed(range(len(graph["nodes"]))):
         of_node = users.get(position, ())
         is_known = of_node and position not in outputs and all(map(gives_blocks, of_node))
-        if is_known and _has_pixels(graph, shapes, position):
+        if is_known and _is_foreseen(graph, shapes, position):
             known.add(position)
     return known
 
@@ -77,6 +80,8 @@ def _passes_blocks(graph: Graph, position: int) -> bool:
     return graph["nodes"][position]["op"] in ("elemwise_add", "Concat", "Pooling")
 
 
-def _has_pixels(graph: Graph, shapes: Shapes, position: int) -> bool:
-    """Return whether pictures of the node's have several pixels: of a single one any order may be told."""
-    return math.prod(shape_of(graph, shapes, position, 0)[CHANNELS + 1 :]) > 1
+def _is_foreseen(graph: Graph, shapes: Shapes, position: int) -> bool:
+    """Return whether the forecast is one for pictures of the node's: of a single pixel any order may be told."""
+    return (
+        kernels.onednn() in FORESEEN and math.prod(shape_of(graph, shapes, position, 0)[CHANNELS + 1 :]) > 1
+    )

@@ -34,14 +34,12 @@ from mxtrain.runtime import mx
 JOINED = "_contrib_BatchNormWithReLU"
 OF_PICTURES = 4
 GAMMA = 1  # of its inputs
-# Below AVX2 arrays are laid out in other orders than `array_blocks.py` foresees, and gradients came out wrong.
-FORESEEN = kernels.ONEDNN_NAMES[kernels.ONEDNN_NAMES.index("AVX2") :]
 
 
 def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with one operator for each BatchNorm that only a ReLU follows; `shapes` are of its nodes."""
     nodes = graph["nodes"]
-    if not _has_onednn() or kernels.onednn() not in FORESEEN:
+    if not _has_onednn():
         return graph
     users, narrow = users_of(graph), in_bfloat16(graph)
     # The backward pass of the two as one wants data and gradient in one order. Beside kernels for AMX they come in two.
