@@ -18,7 +18,7 @@ import importlib
 import os
 import sys
 import time
-import types
+from types import ModuleType
 from typing import Any, Callable
 
 from mxtrain.core.errors import OutOfMemory, UsageError
@@ -46,7 +46,7 @@ MODULES_OF_LOADERS = ("mxnet.gluon.data.dataloader", "gluoncv.data.dataloader")
 _shares: dict[str, Any] = {"local_workers": 1, "threads": None}  # of the cores, by the last call
 
 
-def load(local_workers: int = 1, threads: int | None = None) -> types.ModuleType:
+def load(local_workers: int = 1, threads: int | None = None) -> ModuleType:
     """Import mxnet once and return it; a later call returns the same module, whatever it asks for.
 
     Each of `local_workers` processes on this host gets its share of the cores. CPU contexts do not divide it
@@ -67,12 +67,12 @@ def loaded_threads() -> int | None:
     return getattr(sys.modules.get("mxnet"), THREADS, None)
 
 
-def load_gluoncv() -> types.ModuleType:
+def load_gluoncv() -> ModuleType:
     """Import gluoncv once and return it; mxnet comes first."""
     return _imported("gluoncv")
 
 
-def load_gluoncv_module(name: str) -> types.ModuleType:
+def load_gluoncv_module(name: str) -> ModuleType:
     """Import one module of gluoncv and return it, without the hundreds that gluoncv imports with itself.
 
     An `import gluoncv` that comes later finds it there.
@@ -82,7 +82,7 @@ def load_gluoncv_module(name: str) -> types.ModuleType:
         return _imported(name)
 
 
-def _imported(name: str) -> types.ModuleType:
+def _imported(name: str) -> ModuleType:
     """Import through the hook below; Python's lock on each module makes it safe among threads."""
     try:
         module = importlib.import_module(name)
@@ -166,7 +166,7 @@ def _import_loaders(name: str, execute: Callable[[], None]) -> None:
     mxnet_repairs.fork_workers(sys.modules[name])
 
 
-def _settle(mxnet: types.ModuleType) -> None:
+def _settle(mxnet: ModuleType) -> None:
     """Wait until MXNet is idle, before Python ends: its threads release NumPy's memory through Python.
 
     If they do so while Python shuts down, the process aborts and its exit code is lost.
@@ -177,7 +177,7 @@ def _settle(mxnet: types.ModuleType) -> None:
     time.sleep(SETTLE_SECONDS)
 
 
-def __getattr__(name: str) -> types.ModuleType:
+def __getattr__(name: str) -> ModuleType:
     if name == "mx":
         return load()
     if name == "gluoncv":
@@ -188,13 +188,11 @@ def __getattr__(name: str) -> types.ModuleType:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-(
-    import_hook.install(
-        {
-            "mxnet": _import_mxnet,
-            "mxnet.base": _import_base,
-            "gluoncv": _import_gluoncv,
-            **{name: functools.partial(_import_loaders, name) for name in MODULES_OF_LOADERS},
-        }
-    ),
+import_hook.install(
+    {
+        "mxnet": _import_mxnet,
+        "mxnet.base": _import_base,
+        "gluoncv": _import_gluoncv,
+        **{name: functools.partial(_import_loaders, name) for name in MODULES_OF_LOADERS},
+    }
 )
