@@ -39,7 +39,9 @@ def main() -> int:
     parser.add_argument("--optimizers", default="sgd,adam")
     parser.add_argument("--out", type=Path, help="where to write; a temporary folder when left out")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.out) as folder:
+    from mxtrain.train.net import build_net
+
+    with tempfile.TemporaryDirectory(dir=options.out) as folder, build_net.compiling("off"):
         found = {
             optimizer: measure(optimizer, Path(folder) / optimizer, options.rounds)
             for optimizer in options.optimizers.split(",")

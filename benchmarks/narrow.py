@@ -42,7 +42,10 @@ def main() -> None:
     parser.add_argument("--amp-table", default="")
     options = parser.parse_args()
     runtime.load()
-    rows = [row(model, options) for model in options.models]
+    from mxtrain.train.net import build_net
+
+    with build_net.compiling("off"):
+        rows = [row(model, options) for model in options.models]
     head = ("net", "float32, ms", "bfloat16, ms", "times as fast", "foreseen", "FLOPs in bfloat16")
     print(markdown(head, (cells for _, cells in rows)))
     slower = [cells[0] for speed, cells in rows if speed < 1 - TOLERANCE]

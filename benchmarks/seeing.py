@@ -52,9 +52,10 @@ def main() -> int:
 def measure(net: Net, out: Path, rounds: int) -> dict[str, float]:
     """Return the seconds of a plain step and of what is done besides, and the share of all of it."""
     from mxtrain.config import Output
+    from mxtrain.train.net import build_net
     from mxtrain.train.telemetry import system_metrics
 
-    with made_steps(net, out) as step:
+    with build_net.compiling("off"), made_steps(net, out) as step:
         turns = {side: lambda side=side: step(side) for side in SIDES}
         found = in_turns(turns, rounds, warm_up=1, to_and_fro=True)
     plain, sampled = found["plain"], found["sampled"]

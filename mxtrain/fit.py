@@ -239,9 +239,10 @@ def dry_run(run: config.Run) -> None:
 
     run_folder.start_log(run.output.terminal_level)
     runtime.load(threads=run.layout.threads or None)
-    from mxtrain.train.net import dry_run
+    from mxtrain.train.net import build_net, dry_run
 
-    table = dry_run.parameter_table(job)
+    with build_net.compiling(run.model.amp):
+        table = dry_run.parameter_table(job)
     begin = [f"resuming from {resume_point.checkpoint.path}"] if resume_point else []
     print("\n".join([*session.plan_lines(job, inputs), *begin, table]), flush=True)
 

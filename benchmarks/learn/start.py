@@ -15,9 +15,10 @@ from mxtrain.train.net import build_net
 def main() -> None:
     path, num_classes, *flags = sys.argv[1:]
     run = config.parse(flags)
-    net = build_net.build_to_train(
-        Classification.numbered(run, int(num_classes)), build_net.devices_of(run.layout.devices)
-    ).net
+    with build_net.compiling(run.model.amp):
+        net = build_net.build_to_train(
+            Classification.numbered(run, int(num_classes)), build_net.devices_of(run.layout.devices)
+        ).net
     np.savez(path, **weights.copy_of(net))
 
 

@@ -21,7 +21,8 @@ def main() -> None:
     assert found is not None
     run = config.from_flat(found[1]["config"])
     task = tasks.of_description(run, description_of(found[1]))
-    net = build_net.build_to_train(task, build_net.devices_of(run.layout.devices)).net
+    with build_net.compiling(run.model.amp):
+        net = build_net.build_to_train(task, build_net.devices_of(run.layout.devices)).net
     np.savez(path, **weights.copy_of(net))
 
 

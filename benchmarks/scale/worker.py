@@ -88,6 +88,8 @@ def main(name: str, core: int) -> None:
 
     net = NETS[name]
     runtime.load(threads=1)
+    from mxtrain.train.net import build_net
+
     with tempfile.TemporaryDirectory() as out:
         run = config.parse([*net.flags(1), *CLUSTER, "--out", out])
         node = environment.node_spec(os.environ, run)
@@ -95,7 +97,8 @@ def main(name: str, core: int) -> None:
             run = config.parse([*net.flags(1), "--kvstore", "local", "--out", out])
         else:
             run = node.with_counts(config.parse([*net.flags(node.num_workers), *CLUSTER, "--out", out]))
-        with join.as_worker(run, node, {"versions": wheels.versions()}) as (assigned, group):
+        worker = join.as_worker(run, node, {"versions": wheels.versions()})
+        with worker as (assigned, group), build_net.compiling(run.model.amp):
             take_turns(assigned, group, net)
     if node is not None:
         os._exit(0)  # ps-lite's own end waits for the scheduler

@@ -114,8 +114,11 @@ def _table(rows: list[Row]) -> str:
     from mxtrain import runtime
 
     runtime.load()
-    nets = {row.name: measure.net_of(row.runs[0]) for row in rows}
-    speeds = measure.speeds(nets)
+    from mxtrain.train.net import build_net
+
+    with build_net.compiling("off"):
+        nets = {row.name: measure.net_of(row.runs[0]) for row in rows}
+        speeds = measure.speeds(nets)
     cells = []
     for row in rows:
         file = sorted((row.runs[0] / "checkpoints").glob("step-*"))[-1] / "weights.params"
@@ -159,12 +162,14 @@ def _large_nets() -> str:
         run = config.Run(model=config.Model(model=name))
         task = Classification.numbered(run, 1000)
         sides = {}
-        for side, widths in ((name, {}), (f"{name}, `--prune 0.5`", pruning.widths_after(name, groups, 0.5))):
-            net = build_net.build_to_train(task, [mx.cpu()], widths).net
-            for parameter in net.collect_params().values():
-                parameter.set_data(mx.nd.random.uniform(0.01, 0.02, shape=parameter.shape))
-            sides[side] = (net, (3, 224, 224))
-        speeds = measure.speeds(sides, ROUNDS_OF_LARGE)
+        halved = pruning.widths_after(name, groups, 0.5)
+        with build_net.compiling("off"):
+            for side, widths in ((name, {}), (f"{name}, `--prune 0.5`", halved)):
+                net = build_net.build_to_train(task, [mx.cpu()], widths).net
+                for parameter in net.collect_params().values():
+                    parameter.set_data(mx.nd.random.uniform(0.01, 0.02, shape=parameter.shape))
+                sides[side] = (net, (3, 224, 224))
+            speeds = measure.speeds(sides, ROUNDS_OF_LARGE)
         for side, (net, shape) in sides.items():
             parameters = sum(each.data().size for each in net.collect_params().values())
             computed = sum(each.forward for each in flops.of_net(net, [(1, *shape)]) or []) / 1e9

@@ -22,11 +22,18 @@ def main() -> None:
         turns.print_peak(*large_kernels(amp))
         return
     net = {**NETS, **FOR_TESTS}[name]
-    parts = parts_of(net, amp)
+    from mxtrain.train.net import build_net
+
+    with build_net.compiling(amp):
+        _take_turns(net, parts_of(net, amp), path[0])
+
+
+def _take_turns(net: Net, parts: Any, path: str) -> None:
+    """Write the weights that training begins with, and make steps when it is this side's turn."""
     from mxtrain.models.parameters import weights
 
     trained = [p for p in weights.named_parameters(parts.net).values() if p.grad_req != "null"]
-    np.savez(path[0], **weights.copy_of(parts.net))
+    np.savez(path, **weights.copy_of(parts.net))
     num_parameters = sum(int(np.prod(parameter.shape)) for parameter in trained)
     count = multiplications.of_net(parts.net, batch(net)[0])
     turns.take_turns(steps_of(net, parts), num_parameters, count)
@@ -74,7 +81,8 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     of_tokens.initialize(mx.init.Normal(0.02))
     of_tokens(mx.nd.zeros((1, net.size))).wait_to_read()
     narrowing = precision.autocast_of(run.model, "cpu")
-    zoo.compile_graph(of_tokens, [(net.batch_size, net.size)], mx.cpu(), narrowing)
+    with zoo.rewriting(narrowing):
+        zoo.compile_graph(of_tokens, [(net.batch_size, net.size)], mx.cpu())
     trained = list(weights.named_parameters(of_tokens).values())
     exempt_from_decay(trained)
     optimizer = optimizers.build(run.optim)

@@ -159,9 +159,11 @@ def net_of(checkpoint: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Any
     runtime.load(threads=threads if 0 < threads <= machine.usable_cores() else None)
     from mxtrain.models.nets import zoo
     from mxtrain.models.parameters import weights
+    from mxtrain.optim import precision
     from mxtrain.train.net import build_net
 
     places = build_net.devices_of(devices)
     lent = zoo.net_object(run.model.model) if python_objects.is_object(run.model.model) else None
-    with contextlib.nullcontext() if lent is None else weights.kept(lent):
+    amp = precision.usable_amp(run.model.amp, places[0].device_type)
+    with contextlib.nullcontext() if lent is None else weights.kept(lent), build_net.compiling(amp):
         yield build_net.load_trained(checkpoint, places, run=run), places

@@ -8,10 +8,11 @@ MXNet's own scaler lags a step, has no lower limit and is not saved. Checks of t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import sys
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
 from mxtrain.config import Model, autocast_costs
 from mxtrain.config.components import choices
@@ -21,27 +22,28 @@ from mxtrain.models.nets import sparse_rows
 from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
 
-_unpatched: dict[Any, dict[str, Any]] = {}  # what fp16 has replaced, by module
-
 LEAST_GAIN = 1.1  # times as fast as float32, by the table; less is not sure to be a gain
 
 
-def enable_amp(amp: str) -> None:
-    """For fp16 patch MXNet's operators for the whole process, before the net is built; bfloat16 patches nothing."""
-    if amp == "fp16" and not mxnet_amp.amp._amp_initialized:
-        _unpatched.update({module: dict(vars(module)) for module in _modules_of_operators()})
+@contextlib.contextmanager
+def casting(amp: str) -> Iterator[None]:
+    """A block in which MXNet's operators cast to float16 where `amp` says so: nets are built and computed inside.
+
+    Nets that are compiled stay as they are. For bfloat16, which is a rewrite of graphs, nothing is done.
+    """
+    if amp != "fp16" or mxnet_amp.amp._amp_initialized:
+        yield
+        return
+    before = {module: dict(vars(module)) for module in _modules_of_operators()}
+    try:
         for module in (mx.nd, mx.sym):
             _cast_prelu(module)
         mxnet_amp.init("float16")
-
-
-def disable_amp() -> None:
-    """Undo `enable_amp`; nets that are compiled stay as they are."""
-    for module, attributes in _unpatched.items():
-        vars(module).update(attributes)
-    if _unpatched:
+        yield
+    finally:
+        for module, attributes in before.items():
+            vars(module).update(attributes)
         mxnet_amp.amp._amp_initialized = False
-        _unpatched.clear()
 
 
 def _modules_of_operators() -> list[Any]:

@@ -196,8 +196,10 @@ def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver =
         runtime.load(group.local_workers, run.layout.threads or None)
         group.report_progress("start", -1)
         from mxtrain.train import loop
+        from mxtrain.train.net import build_net
 
-        net, ending = loop.train(job, stop_requests, run_start, observer)
+        with build_net.compiling(run.model.amp):
+            net, ending = loop.train(job, stop_requests, run_start, observer)
         if not run_start.has_happened:
             ending = "nothing left to do"
         score = metric_selection.of_task(job.task).score

@@ -631,8 +631,8 @@ MUTANTS = (
         "docs/library.md",
         "MXNet's random numbers go on as the caller's seed says",
         "mxtrain/train/library/process_isolation.py",
-        "                mx.random.seed(seed)",
-        "                pass",
+        "            runtime.load().random.seed(seed)",
+        "            pass",
         (
             "tests/engine/train/library/test_library.py::test_the_callers_log_signals_and_generators_are_as_before",
         ),

@@ -73,7 +73,8 @@ def test_it_is_learnt_and_judged(learnt: Path, command: Command) -> None:
 def test_its_loss_is_the_mean_over_words(data: Path, learnt: Path) -> None:
     """Computed one sample after the other, none of them padded."""
     path = newest(learnt)
-    net = build_net.load_trained(Checkpoint(path, directory.read_state(path)), [mx.cpu()])
+    with build_net.compiling("off"):
+        net = build_net.load_trained(Checkpoint(path, directory.read_state(path)), [mx.cpu()])
     net.hybridize(active=False)
     samples, total, num_words = open_records(data / "val.rec"), 0.0, 0
     for record in map(samples.read, range(len(samples))):

@@ -18,7 +18,7 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ContextManager
 
 from mxtrain import config
 from mxtrain.config import Run, batch_plan
@@ -63,12 +63,19 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
         runtime.load(request["local_workers"], whole_run.layout.threads or None)
     job = jobs.of_data(tasks.of_description(of_one_worker(whole_run), request["description"]), train)
     try:
-        measured: dict[str, Any] = importlib.import_module(module).measure(job, **request["options"])
+        with _compiling(job.run) if needs_mxnet else contextlib.nullcontext():
+            measured: dict[str, Any] = importlib.import_module(module).measure(job, **request["options"])
     except Exception as error:
         if not is_out_of_memory(error):
             raise
         return {"out_of_memory": str(error).strip().splitlines()[-1:]}
     return measured
+
+
+def _compiling(run: Run) -> ContextManager[None]:
+    from mxtrain.train.net import build_net
+
+    return build_net.compiling(run.model.amp)
 
 
 def of_one_worker(run: Run) -> Run:

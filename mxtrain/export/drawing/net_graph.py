@@ -248,8 +248,8 @@ def _with_random_weights(task: Task) -> InferenceGraph:
 
     run = dataclasses.replace(task.run, model=dataclasses.replace(task.run.model, amp="off"))
     task = tasks.of_description(run, task.description)
-    net = build_net.build_to_train(task, build_net.devices_of("cpu")).net
-    return inference_graph.of_net(net, task)
+    with build_net.compiling(run.model.amp):
+        return inference_graph.of_net(build_net.build_to_train(task, build_net.devices_of("cpu")).net, task)
 
 
 def _write(path: Path, content: bytes) -> None:

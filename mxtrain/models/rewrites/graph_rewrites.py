@@ -1,18 +1,20 @@
 """Rewriting of the graphs that Gluon compiles nets from, in JSON as MXNet writes it.
 
-Owns where rewrites take place, for the whole process, and replacing nodes. What replaces what is each rewrite's own
-module's; `models/nets/zoo.py` lists them. A rewritten graph has the same inputs in the same order, the same values, and
-outputs of the same names.
+Owns where rewrites take place, all over the process but for a time, and replacing nodes. What replaces what is each
+rewrite's own module's; `models/nets/zoo.py` lists them. A rewritten graph has the same inputs in the same order, the
+same values, and outputs of the same names.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import functools
+import inspect
 import json
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 from mxtrain.runtime import mx
 
@@ -40,20 +42,21 @@ class _Made:
 _made: weakref.WeakKeyDictionary[Any, _Made] = weakref.WeakKeyDictionary()
 
 
-def rewrite_graphs(
-    rewrites: Sequence[Rewrite],
+@contextlib.contextmanager
+def rewriting(
+    rewrites: Sequence[Rewrite] = (),
     training_rewrites: Sequence[Rewrite] = (),
     needed_rewrites: Sequence[Rewrite] = (),
-) -> None:
-    """Make HybridBlocks that compute on CPUs compile what `rewrites`, one after the other, make of their graphs.
+) -> Iterator[None]:
+    """A block in which HybridBlocks on CPUs compile what `rewrites`, one after the other, make of their graphs.
 
     They train by what `training_rewrites` make of that: these make the backward pass faster, the forward pass slower.
     All else, such as evaluation and export, is by the graph without them. `needed_rewrites` are those that a block has
-    after `take_plain_graphs` too.
+    after `take_plain_graphs` too. Inside such a block another one stands in its place; what is compiled stays.
     """
     block = mx.gluon.HybridBlock
-    get_graph = getattr(block._get_graph, "__wrapped__", block._get_graph)
-    build_cache = getattr(block._build_cache, "__wrapped__", block._build_cache)
+    before = block._get_graph, block._build_cache
+    get_graph, build_cache = map(inspect.unwrap, before)
 
     @functools.wraps(get_graph)
     def get_rewritten_graph(self: Any, *args: Any) -> Any:
@@ -81,6 +84,15 @@ def rewrite_graphs(
                 self._cached_op = training
 
     block._get_graph, block._build_cache = get_rewritten_graph, build_caches
+    try:
+        yield
+    finally:
+        block._get_graph, block._build_cache = before
+
+
+def is_rewriting() -> bool:
+    """Return whether this is inside `rewriting`."""
+    return hasattr(mx.gluon.HybridBlock._get_graph, "__wrapped__")
 
 
 def take_plain_graphs(net: Any) -> bool:
@@ -96,14 +108,6 @@ def take_plain_graphs(net: Any) -> bool:
         _made[block].is_plain = True
         block._clear_cached_op()
     return bool(compiled)
-
-
-def rewrite_no_graphs() -> None:
-    """Make HybridBlocks compile their graphs as they are again; what is compiled stays."""
-    block = mx.gluon.HybridBlock
-    for name in ("_get_graph", "_build_cache"):
-        method = getattr(block, name)
-        setattr(block, name, getattr(method, "__wrapped__", method))
 
 
 def operator_for_inference(block: Any) -> Any:

@@ -7,23 +7,27 @@ slope's gradient so comes out multiplied by the slope: 0.25 of what it should be
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator
+from typing import Any, Callable, ContextManager, Iterator
 
 from mxtrain.runtime import mx
 
 _original = mx.gluon.nn.PReLU.hybrid_forward
 
 
-def patch() -> None:
-    """Make Gluon's PReLU compute the right gradient of its slope, for the whole process."""
-    mx.gluon.nn.PReLU.hybrid_forward = _forward
+def repaired() -> ContextManager[None]:
+    """A block in which Gluon's PReLU computes the right gradient of its slope."""
+    return _computed_by(_forward)
+
+
+def as_one_node() -> ContextManager[None]:
+    """A block in which nets are traced with Gluon's own PReLU: where no gradient is wanted, the value is the same."""
+    return _computed_by(_original)
 
 
 @contextlib.contextmanager
-def as_one_node() -> Iterator[None]:
-    """A block in which nets are traced with Gluon's own PReLU: where no gradient is wanted, the value is the same."""
+def _computed_by(forward: Callable[..., Any]) -> Iterator[None]:
     before = mx.gluon.nn.PReLU.hybrid_forward
-    mx.gluon.nn.PReLU.hybrid_forward = _original
+    mx.gluon.nn.PReLU.hybrid_forward = forward
     try:
         yield
     finally:

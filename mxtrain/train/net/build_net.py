@@ -1,11 +1,15 @@
-"""The net of a run: built to be trained, or loaded from a checkpoint to be used."""
+"""The net of a run: built to be trained, or loaded from a checkpoint to be used.
+
+Owns the time in which MXNet compiles and computes as a run wants it, which is all over the process.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 from pathlib import Path
-from typing import Any, Collection, Mapping, Sequence
+from typing import Any, Collection, Iterator, Mapping, Sequence
 
 from mxtrain import config
 from mxtrain.checkpoint import initial_weights
@@ -37,18 +41,26 @@ class BuiltNet:
     widths: Widths  # empty for a net as its name has it
 
 
+@contextlib.contextmanager
+def compiling(amp: str) -> Iterator[None]:
+    """A block in which nets are built, compiled and computed: by faster graphs, and in float16 if `--amp` says so."""
+    with precision.casting(amp), zoo.rewriting():
+        yield
+
+
 def devices_of(names: str) -> list[Any]:
     """Return the MXNet devices that `--devices` names."""
     return [mx.Context(device_type, index) for device_type, index in batch_plan.parse_devices(names)]
 
 
 def build_to_train(task: Task, devices: Sequence[Any], widths: Mapping[str, int] | None = None) -> BuiltNet:
-    """Return the net of the task's run as it is before the first step, compiled.
+    """Return the net of the task's run as it is before the first step, compiled; call it inside `compiling`.
 
     With the `widths` of a checkpoint, which brings the weights, it holds zeros and none of --pretrained.
     """
+    if not graph_rewrites.is_rewriting():
+        raise RuntimeError("a net is built, and computed, inside `build_net.compiling`")
     run, model, is_fresh = task.run, task.run.model, widths is None
-    precision.enable_amp(model.amp)
     device_type, micro_batch = devices[0].device_type, batch_plan.of_run(run).micro_batch
     narrowing = precision.autocast_of(model, device_type)
     is_named = "model" in task.flags or python_objects.is_object(model.model)
@@ -72,8 +84,6 @@ def build_to_train(task: Task, devices: Sequence[Any], widths: Mapping[str, int]
         net = remat.recompute(net, name, (micro_batch, *contract.inputs[0]))
     if model.amp in ("bf16", "auto"):
         logger.info("%s", precision.summary(model.amp, device_type, narrowing))
-    # Graphs made from now on are not this net's.
-    graph_rewrites.rewrite_graphs(zoo.REWRITES, zoo.TRAINING_REWRITES, zoo.BEFORE_NARROWING)
     return BuiltNet(net, narrowing.forecast if narrowing else Forecast(), thinned.widths)
 
 
@@ -91,6 +101,7 @@ def load_trained(
 ) -> Any:
     """Return the net of a checkpoint, with its averaged weights where it has some; of several with their mean.
 
+    Inside `compiling`, as `build_to_train` is.
     The run `like` sets another image size and precision than the checkpoint's own `run`, which is given where the
     checkpoint does not know it all: it has no objects.
     """

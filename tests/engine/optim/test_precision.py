@@ -14,7 +14,7 @@ from mxtrain.checkpoint import directory
 from mxtrain.config import autocast_costs
 from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.nets import zoo
-from mxtrain.models.rewrites import graph_rewrites, prelu
+from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state
@@ -163,11 +163,8 @@ def in_bfloat16(net: Any) -> dict[str, Any]:
     times = autocast_costs.of_run("bf16", str(ALL_NARROW))
     assert times
     narrowing = Autocast(times)
-    try:
-        graph_rewrites.rewrite_graphs(zoo.rewrites(narrowing))
+    with graph_rewrites.rewriting(zoo.rewrites(narrowing)):
         found = outcome(net, is_compiled=True)
-    finally:
-        graph_rewrites.rewrite_graphs(zoo.REWRITES)
     assert narrowing.forecast.share > 0.9
     return found
 
@@ -175,7 +172,6 @@ def in_bfloat16(net: Any) -> dict[str, Any]:
 @needs_bf16
 @pytest.mark.parametrize("name", NETS)
 def test_bfloat16_is_float32_but_for_rounding(name: str) -> None:
-    prelu.patch()
     exact, narrow = outcome(NETS[name](), is_compiled=True), in_bfloat16(NETS[name]())
     errors = {
         key: float(np.linalg.norm(narrow[key] - value) / (np.linalg.norm(value) + 1e-2))
@@ -189,11 +185,11 @@ def test_every_operator_takes_one_type_in_float16() -> None:
     """There are no kernels on CPU, but types are settled without them: weights are float32, as in training."""
     code = (
         f"from mxtrain.runtime import mx; from mxtrain.optim import precision; from {__name__} import NETS\n"
-        "precision.enable_amp('fp16')\n"
-        "for name, build in NETS.items():\n"
-        "    output = build()(mx.sym.var('data'))\n"
-        "    types = output.infer_type(**{each: 'float32' for each in output.list_arguments()})\n"
-        "    assert types[1], name\n"
+        "with precision.casting('fp16'):\n"
+        "    for name, build in NETS.items():\n"
+        "        output = build()(mx.sym.var('data'))\n"
+        "        types = output.infer_type(**{each: 'float32' for each in output.list_arguments()})\n"
+        "        assert types[1], name\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=str(ROOT), capture_output=True, text=True, timeout=100
@@ -204,7 +200,6 @@ def test_every_operator_takes_one_type_in_float16() -> None:
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_the_slope_of_prelu_learns_at_full_rate(is_compiled: bool) -> None:
     """Against the difference quotient; MXNet's own is a quarter of it once compiled."""
-    prelu.patch()
     net = nn.HybridSequential()
     net.add(nn.Conv2D(8, 3, padding=1), nn.PReLU(), nn.BatchNorm(), nn.HybridLambda("exp"))
     gradient = outcome(net, is_compiled)["1.alpha"]

@@ -20,6 +20,7 @@ from mxtrain.report.sinks.record import Record
 from mxtrain.tasks.classification import Classification
 from mxtrain.train import loop
 from mxtrain.train.job import TrainingJob
+from mxtrain.train.net import build_net
 from mxtrain.train.observer import RunObserver
 from tests.support.nets.training_steps import QUICK_NET
 
@@ -65,7 +66,8 @@ def train(run: config.Run, on_record: RecordHook = lambda record, stop_requests:
         def record(self, record: Record) -> None:
             on_record(record, requests)
 
-    return loop.train(job, requests, observer=Observer()).net
+    with build_net.compiling(run.model.amp):
+        return loop.train(job, requests, observer=Observer()).net
 
 
 def records_of(out: Path) -> list[Record]:

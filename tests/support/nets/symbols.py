@@ -34,16 +34,13 @@ def net_operators_and_gradients(
     mx.random.seed(3)
     net = zoo.build(model, 4)
     net.initialize(mx.init.Xavier(), force_reinit=True)
-    graph_rewrites.rewrite_graphs(rewrites)
-    try:
+    with graph_rewrites.rewriting(rewrites):
         net.hybridize(static_alloc=True, static_shape=True)
         net(mx.nd.zeros((1, 3, image_size, image_size)))
         mx.random.seed(4)
         with mx.autograd.record():
             loss = (net(mx.nd.random.normal(shape=(4, 3, image_size, image_size))) ** 2).sum()
         loss.backward()
-    finally:
-        graph_rewrites.rewrite_graphs(zoo.REWRITES, zoo.TRAINING_REWRITES)
     trained = [each for each in net.collect_params().values() if each.grad_req != "null"]
     return operators(net._cached_graph[1]), np.concatenate(
         [each.grad().asnumpy().ravel() for each in trained]

@@ -9,7 +9,6 @@ from mxtrain import config
 from mxtrain.config.components import nets
 from mxtrain.core.errors import UsageError
 from mxtrain.models.nets import zoo
-from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
 from mxtrain.tasks.sequence_classification import SequenceClassification
 from mxtrain.tasks.token_classification import TokenClassification
@@ -47,13 +46,11 @@ def test_an_lstm_that_is_compiled_answers_to_the_bit_as_one_that_is_not():
     net.initialize(mx.init.Normal(0.3))
     groups = [np.random.default_rng(n).integers(0, 257, (4, 16 * (1 + n % 2))) for n in range(6)]
     expected = [answers(net, group, group.shape[1]) for group in groups]
-    try:
-        zoo.compile_graph(net, [(4, 32), (4, 32)], mx.cpu(), None)
+    with zoo.rewriting():
+        zoo.compile_graph(net, [(4, 32), (4, 32)], mx.cpu())
         for _ in range(3):
             for group, right in zip(groups, expected):
                 np.testing.assert_array_equal(answers(net, group, group.shape[1]), right)
-    finally:
-        graph_rewrites.rewrite_no_graphs()
 
 
 def test_heads_have_to_divide_the_width():

@@ -28,14 +28,12 @@ def trained_once(layer: str, rewrites: list[Any]) -> tuple[list[np.ndarray], lis
     net.add(LAYERS[layer]())
     net.initialize(mx.init.Xavier())
     data = mx.nd.random.normal(shape=(LENGTH, BATCH, INPUTS))
-    graph_rewrites.rewrite_graphs(rewrites)
     net.hybridize(static_alloc=True, static_shape=True)
-    with mx.autograd.record():
+    with graph_rewrites.rewriting(rewrites), mx.autograd.record():
         output = net(data)
     output.backward()
     graph = json.loads(net._cached_graph[1].tojson())
     gradients = [each.grad().asnumpy() for each in net.collect_params().values()]
-    graph_rewrites.rewrite_graphs([])
     return [output.asnumpy(), *gradients], [node["op"] for node in graph["nodes"]]
 
 

@@ -27,9 +27,11 @@ from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.predict import predict
 from mxtrain.runtime import mx
+from mxtrain.tasks.classification import Classification
 from mxtrain.train import signals
 from mxtrain.train.library import process_isolation
 from mxtrain.train.library.hooks import METHODS, Hooks
+from mxtrain.train.net import build_net
 from tests.support import amp
 from tests.support.user_code import user_data
 
@@ -481,16 +483,31 @@ def test_runs_one_after_the_other_leave_nothing_behind(tmp_path: Path) -> None:
     assert bits(trained(tmp_path / "after bf16 is evaluated")) == bits(alone)
 
 
-def test_what_fp16_patches_is_put_back() -> None:
+def test_how_mxnet_compiles_and_casts_is_put_back(tmp_path: Path) -> None:
     modules = precision._modules_of_operators()
-    before = {module: dict(vars(module)) for module in modules}
-    precision.enable_amp("fp16")
-    assert sum(vars(module) != before[module] for module in modules) > 3
-    precision.disable_amp()
-    assert {module: dict(vars(module)) for module in modules} == before
-    precision.enable_amp("fp16")  # it can be done again
-    assert any(vars(module) != before[module] for module in modules)
-    precision.disable_amp()
+    patched = *modules, mx.gluon.HybridBlock, mx.gluon.nn.PReLU
+
+    def attributes() -> list[dict[str, Any]]:
+        return [dict(vars(each)) for each in patched]
+
+    before = attributes()
+    for _ in range(2):
+        with pytest.raises(KeyError), build_net.compiling("fp16"):
+            once = attributes()
+            with build_net.compiling("off"):  # as the nets of an ensemble are inside one another
+                assert attributes()[: len(modules)] == once[: len(modules)]
+            assert attributes() == once
+            raise KeyError
+        assert sum(now != then for now, then in zip(once, before)) > 5
+        assert attributes() == before
+    trained(tmp_path / "run", epochs=1)
+    assert attributes() == before
+
+
+def test_a_net_that_nothing_would_compile_for_speed_is_not_built() -> None:
+    task = Classification.numbered(Run.of(train="none", model="small_cnn"), 3)
+    with pytest.raises(RuntimeError, match=r"inside `build_net\.compiling`"):
+        build_net.build_to_train(task, [mx.cpu()])
 
 
 def test_memory_does_not_grow_run_by_run(tmp_path: Path) -> None:
