@@ -69,13 +69,14 @@ def _sides(opened: Any, predictor: Any, rec: Path) -> dict[str, Callable[[], int
     from mxtrain.data.records.record_sets import open_set
     from mxtrain.inference import row_formats
     from mxtrain.inference.input_samples import Inputs
+    from mxtrain.inference.predictor import PredictOptions
     from mxtrain.train import evaluation
 
     task, net, context = predictor
     row = row_formats.row_of("jsonl", row_formats.RowFormat("image", task.in_words))
 
     def predicted(*given: Path) -> int:
-        answers = predictor.predict(Inputs(task, given), 3, 0.5, embed=False)
+        answers = predictor.predict(Inputs(task, given), PredictOptions(top=3))
         return sum(len(row(each.name, shown)) > 0 for each, shown in answers)
 
     def evaluated() -> int:

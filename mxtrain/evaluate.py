@@ -13,14 +13,13 @@ import logging
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.export import exported_net
-from mxtrain.export.exported_net import Export
 from mxtrain.inference import trained_run
 from mxtrain.report import evaluation
 from mxtrain.report.evaluation import ReportOptions
@@ -28,12 +27,30 @@ from mxtrain.report.sinks import json_lines
 
 if TYPE_CHECKING:
     from mxtrain.data.interfaces import Records
+    from mxtrain.runtime.types import Device, Net
     from mxtrain.tasks.task import Task
     from mxtrain.train.evaluation import Evaluation
 
 logger = logging.getLogger(__name__)
 
 __all__ = ["evaluate", "main"]
+
+
+class EvaluateOptions(NamedTuple):
+    """Which checkpoints answer, and how, by the flags of these names."""
+
+    checkpoint: str | None = None
+    devices: str = "cpu"
+    tta: str = ""
+    ensemble: bool = False
+
+
+class Evaluated(NamedTuple):
+    """An evaluation's scores, and what else it has found, on the data set `val`."""
+
+    val: str | None
+    scores: dict[str, Any]
+    others: dict[str, Any]
 
 
 def evaluate(
@@ -77,17 +94,11 @@ def evaluate(
     """
     from mxtrain.train.library import process_isolation
 
+    options = EvaluateOptions(checkpoint, devices, tta, ensemble)
+    objects = {"val": val, "model": net, "loss": loss, "task": task, "metric": metric}
     with process_isolation.isolated_run():
-        exported = exported_net.named(trained, checkpoint, devices, ensemble)
-        trained, checkpoint = (exported.run, str(exported.step)) if exported else (trained, checkpoint)
-        trained_checkpoint = trained_run.find_checkpoint(trained, checkpoint, devices)
-        objects = {"val": val, "model": net, "loss": loss, "task": task, "metric": metric}
-        instead = {**objects, "target": target, "val_resize": val_resize}
-        run = trained_run.run_of(trained_checkpoint, trained, instead)
-        scores, others = _evaluated(
-            trained_checkpoint, run, devices, tta, ensemble, exported, is_own=val is None
-        )
-        return {**scores, **others} if report else scores
+        evaluated = _evaluated(trained, options, {**objects, "target": target, "val_resize": val_resize})
+    return {**evaluated.scores, **evaluated.others} if report else evaluated.scores
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,23 +119,13 @@ def command(argv: Sequence[str] | None = None) -> None:
         _graph(trained, options)
         return
     _refuse_flags_of_graph(options)
-    exported = exported_net.named(trained, options.checkpoint, options.devices, options.ensemble)
-    which = options.checkpoint if exported is None else str(exported.step)
-    trained_checkpoint = trained_run.find_checkpoint(
-        trained if exported is None else exported.run, which, options.devices
-    )
-    names = ("val", "val_resize", "target", "metric")
-    instead = {name: getattr(options, name) for name in names}
-    run = trained_run.run_of(trained_checkpoint, trained, instead)
-    scores, others = _evaluated(
-        *(trained_checkpoint, run, options.devices, options.tta, options.ensemble, exported),
-        is_own=options.val is None,
-        shows=not options.quiet,
-    )
+    instead = {name: getattr(options, name) for name in ("val", "val_resize", "target", "metric")}
+    evaluate_options = EvaluateOptions(*(getattr(options, name) for name in EvaluateOptions._fields))
+    val, scores, others = _evaluated(trained, evaluate_options, instead, shows=not options.quiet)
     if options.json:
         print(json_lines.text({**scores, **others}))
         return
-    print(f"{run.data.val}: {evaluation.in_line(scores, len(others.get('class_names', ())))}")
+    print(f"{val}: {evaluation.in_line(scores, len(others.get('class_names', ())))}")
     if not options.quiet:
         print("\n" + evaluation.in_words({**scores, **others}, ReportOptions(options.sort, options.all)))
 
@@ -186,56 +187,53 @@ def _refuse_flags_of_graph(options: argparse.Namespace) -> None:
 
 
 def _evaluated(
-    checkpoint: Checkpoint,
-    run: Run,
-    devices: str,
-    tta: str = "",
-    is_ensemble: bool = False,
-    exported: Export | None = None,
-    is_own: bool = False,
-    shows: bool = False,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the scores of a checkpoint's net on the data set of `run`, or of its export, and what else was found.
+    trained: Any, options: EvaluateOptions, instead: Mapping[str, Any], shows: bool = False
+) -> Evaluated:
+    """Return the scores of the net, or of the export, that `trained` names, and what else was found.
 
-    `is_own`: the data set is the checkpoint's own. `shows` has stderr show how far it is.
+    `instead` stands in the place of its run's flags; `shows` has stderr show how far it is.
     """
     from mxtrain.inference import ensemble
 
+    exported = exported_net.named(trained, options.checkpoint, options.devices, options.ensemble)
+    source, which = (exported.run, str(exported.step)) if exported else (trained, options.checkpoint)
+    checkpoint = trained_run.find_checkpoint(source, which, options.devices)
+    run = trained_run.run_of(checkpoint, source, instead)
     task = trained_run.task_of(checkpoint, run)
-    ensemble.check(tta, task)
-    tta_names = ensemble.kinds_of(tta)
-    read_run = ensemble.reading(run, tta_names)
-    records = _opened(read_run, task, is_own)
+    ensemble.check(options.tta, task)
+    views = ensemble.kinds_of(options.tta)
+    read_run = ensemble.reading(run, views)
+    records = _opened(read_run, task, is_own=instead["val"] is None)
     task.check(records)
     answering = (
-        _open_net(checkpoint, run, task, devices, tta_names, is_ensemble)
+        _open_net(checkpoint, run, task, options)
         if exported is None
-        else exported_net.open_export(exported, run, task, tta_names)
+        else exported_net.open_export(exported, run, task, views)
     )
-    with answering as (net, contexts):
+    with answering as (net, devices):
         from mxtrain.tasks import registry as tasks
         from mxtrain.train import evaluation
 
         plain_forward = tasks.function_of(task, task.plain_forward)
         reading_task = trained_run.task_of(checkpoint, read_run)
         with _shown_progress(len(records), shows) as on_samples:
-            evaluated = evaluation.evaluate(
-                reading_task, plain_forward, net, records, contexts, on_samples=on_samples
+            found = evaluation.evaluate(
+                reading_task, plain_forward, net, records, devices, on_samples=on_samples
             )
-    assert evaluated is not None, "nobody asks this evaluation to stop"
-    if not math.isfinite(evaluated.scores["val_loss"]):
+    assert found is not None, "nobody asks this evaluation to stop"
+    if not math.isfinite(found.scores["val_loss"]):
         logger.warning(
             "%s: the loss is no number, as some answers of the net are none; what others say of these means nothing",
             run.data.val,
         )
-    checkpoints = [str(path) for path in (checkpoint.path, *checkpoint.others)]
-    how = {
+    others = {
         **({} if exported is None else {"export": str(exported.folder)}),
-        "checkpoints": checkpoints,
-        "ensemble": is_ensemble,
-        "tta": "+".join(tta_names),
+        "checkpoints": [str(path) for path in (checkpoint.path, *checkpoint.others)],
+        "ensemble": options.ensemble,
+        "tta": "+".join(views),
+        **_details(found, task, records),
     }
-    return evaluated.scores, {**how, **_details(evaluated, task, records)}
+    return Evaluated(run.data.val, found.scores, others)
 
 
 def _opened(run: Run, task: Task, is_own: bool) -> Any:
@@ -254,22 +252,22 @@ def _opened(run: Run, task: Task, is_own: bool) -> Any:
 
 @contextlib.contextmanager
 def _open_net(
-    checkpoint: Checkpoint, run: Run, task: Task, devices: str, tta_names: Sequence[str], is_ensemble: bool
-) -> Iterator[tuple[Any, list[Any]]]:
-    """Yield what answers as a net, on `devices`, and their contexts; loads mxnet."""
+    checkpoint: Checkpoint, run: Run, task: Task, options: EvaluateOptions
+) -> Iterator[tuple[Net, list[Device]]]:
+    """Yield what answers as a net, and its devices; loads mxnet."""
     from mxtrain.checkpoint import selection
     from mxtrain.inference import ensemble
 
-    members = selection.members(checkpoint) if is_ensemble else [checkpoint]
-    if is_ensemble:
+    members = selection.members(checkpoint) if options.ensemble else [checkpoint]
+    if options.ensemble:
         ensemble.check_ensemble(members, task)
     with contextlib.ExitStack() as opened:
-        nets = [opened.enter_context(trained_run.net_of(each, run, devices)) for each in members]
-        net, contexts = nets[0]
-        if tta_names or is_ensemble:
-            views = ensemble.views(run, tta_names)
+        nets = [opened.enter_context(trained_run.net_of(each, run, options.devices)) for each in members]
+        net, devices = nets[0]
+        if options.tta or options.ensemble:
+            views = ensemble.views(run, ensemble.kinds_of(options.tta))
             net = ensemble.MeanAnswer([net for net, _ in nets], views, task.metric_kind)
-        yield net, contexts
+        yield net, devices
 
 
 def _details(evaluated: Evaluation, task: Task, records: Records) -> dict[str, Any]:

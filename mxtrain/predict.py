@@ -14,7 +14,7 @@ if __name__ == "__main__":  # before the other imports, which take a while
 import argparse
 import json
 import os
-from typing import TYPE_CHECKING, Any, NoReturn, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, NoReturn, Sequence
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, one_line
@@ -22,7 +22,7 @@ from mxtrain.data import input_files
 from mxtrain.inference import predict_flags, printing, text_generation, trained_run
 from mxtrain.inference import predictor as predictors
 from mxtrain.inference.predict_flags import parser
-from mxtrain.inference.predictor import Predictor
+from mxtrain.inference.predictor import PredictOptions, Predictor
 from mxtrain.inference.text_generation import SamplingOptions
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def predict(
     """
     from mxtrain.train.library import process_isolation
 
-    predict_flags.check_options(1 if top is None else top, threshold, mistakes, embed, prompts, target)
+    options = PredictOptions(top, threshold, embed, mistakes, prompts, target)
+    options.check()
     is_single = isinstance(inputs, (str, os.PathLike))
     if isinstance(inputs, bytes) or not (is_single or hasattr(inputs, "__iter__")):
         raise UsageError(f"predict: inputs is a {type(inputs).__name__}; give a list of them, or a path")
@@ -100,17 +101,15 @@ def predict(
             if mistakes:
                 found = predictor.worst_mistakes(os.fspath(inputs) if is_single else None, mistakes, _raise)
                 return [{predictor.noun: each.input.name, **each.shown} for each in found.worst]
-            return _answers(predictor, [inputs] if is_single else inputs, top, threshold, embed)
+            return _answers(predictor, [inputs] if is_single else inputs, options)
 
 
-def _answers(
-    predictor: Predictor, inputs: Any, top: int | None, threshold: float, embed: bool
-) -> list[dict[str, Any]]:
+def _answers(predictor: Predictor, inputs: Iterable[Any], options: PredictOptions) -> list[dict[str, Any]]:
     """Return the answers to inputs; DataError for the first that is none."""
     from mxtrain.inference.input_samples import Inputs
 
     found = []
-    for each, shown in predictor.predict(Inputs(predictor.task, inputs), top, threshold, embed):
+    for each, shown in predictor.predict(Inputs(predictor.task, inputs), options):
         if isinstance(shown, DataError):
             raise shown
         found.append({**({predictor.noun: each.name} if each.is_part else {}), **shown})
@@ -133,9 +132,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     from mxtrain.core import interrupts
 
     options.run, options.inputs = trained_run.with_inputs(options, options.inputs)
-    predict_flags.check_options(
-        options.top, options.threshold, options.mistakes, options.embed, options.prompt, options.target
-    )
+    predict_flags.options_of(options).check()
     predict_flags.check_inputs(options)
     predict_flags.check_outputs(options)
     # or mxnet's logging would put its marks before our lines

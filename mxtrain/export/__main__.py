@@ -10,7 +10,7 @@ if __name__ == "__main__":  # before the other imports, which take a while
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import interrupts
@@ -75,12 +75,8 @@ def export(
         folder = None if out is None else Path(out)
         options = ExportOptions(to, folder, dynamic_batch, batch, from_pixels, samples, of_int8)
         options.check()
-        found = trained_run.find_checkpoint(trained, checkpoint, "cpu")
-        run = trained_run.run_of(found, trained, {"val": val, "train": calibrate, "model": net, "task": task})
-
-        from mxtrain.export import exporting
-
-        return exporting.make(found, run, options, is_own=val is None)
+        instead = {"val": val, "train": calibrate, "model": net, "task": task}
+        return _exported(trained, checkpoint, "cpu", options, instead)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -105,13 +101,9 @@ def command(argv: Sequence[str] | None = None) -> None:
 
     run_folder.start_log("error" if options.quiet else "warning")
     (trained,) = trained_run.named(options)
-    found = trained_run.find_checkpoint(trained, options.checkpoint, options.devices)
-    run = trained_run.run_of(found, trained, {"val": options.val or None, "train": options.calibrate or None})
-
-    from mxtrain.export import exporting
-
+    instead = {"val": options.val or None, "train": options.calibrate or None}
     with interrupts.stopped_by_signal("mxtrain.export"):
-        made = exporting.make(found, run, export_options, is_own=not options.val)
+        made = _exported(trained, options.checkpoint, options.devices, export_options, instead)
     if options.json:
         scores = made.int8_scores._asdict() if made.int8_scores else {}
         facts = {**made.differences._asdict(), **({"int8": scores} if scores else {})}
@@ -120,6 +112,18 @@ def command(argv: Sequence[str] | None = None) -> None:
         print(f"{made.folder}: {', '.join(made.files)}; {made.differences.in_words()}")
         if made.int8_scores:
             print(made.int8_scores.in_words())
+
+
+def _exported(
+    trained: Any, which: str | None, devices: str, options: ExportOptions, instead: Mapping[str, Any]
+) -> Export:
+    """Return the export of the checkpoint `which` of a run; `instead` stands in the place of the run's flags."""
+    checkpoint = trained_run.find_checkpoint(trained, which, devices)
+    run = trained_run.run_of(checkpoint, trained, instead)
+
+    from mxtrain.export import exporting
+
+    return exporting.make(checkpoint, run, options, is_own=instead["val"] is None)
 
 
 def parser() -> Parser:

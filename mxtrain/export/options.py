@@ -13,9 +13,7 @@ FORMATS = ("onnx", "symbol", "int8")
 class Int8Options(NamedTuple):
     """The options of an export to int8."""
 
-    calibrate: Any = (
-        None  # where samples are from, if not from the run's own --train, in whose place it stands
-    )
+    calibrate: object = None  # where samples are from, if not from the run's own --train
     samples: int = 512
     exclude: Sequence[str] = ()
     tolerance: float = 0.01
@@ -57,8 +55,6 @@ class ExportOptions(NamedTuple):
         ):
             if number is not None and number < 1:
                 raise UsageError(f"{flag} {number}: give 1 or more")
-        if not self.int8.tolerance >= 0:  # as not a number is refused too
-            raise UsageError(f"--tolerance {self.int8.tolerance}: give 0 or more")
 
 
 def int8_options(to: str, **options: Any) -> Int8Options:

@@ -10,7 +10,18 @@ import collections
 import contextlib
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, Sequence, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 
@@ -25,6 +36,9 @@ from mxtrain.models.analysis import features
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 from mxtrain.train.net.to_device import to_device
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Device, Net
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +65,7 @@ def predict_batches(
                 yield each, values if isinstance(values, DataError) else next(answers)
 
 
-def prediction_function(task: Task, net: Any, context: Any) -> Compute:
+def prediction_function(task: Task, net: Net, context: Device) -> Compute:
     """Return the function that computes what the net says of samples, as the task shows it."""
 
     prediction, has_warned = tasks.prediction_of(task), False
@@ -69,7 +83,7 @@ def prediction_function(task: Task, net: Any, context: Any) -> Compute:
     return compute
 
 
-def features_by(task: Task, net: Any, name: str, context: Any) -> Compute:
+def features_by(task: Task, net: Net, name: str, context: Device) -> Compute:
     """Return the function that computes the features of samples, what the head of the net takes; UsageError without."""
     prediction, tapped = tasks.prediction_of(task), features.tapped(net, name)
 
@@ -95,7 +109,7 @@ def together(all_fields: Sequence[Field], samples: Sequence[Mapping[str, Any]]) 
     return fields.cut(present, rows)
 
 
-def _placed(arrays: Arrays, context: Any) -> dict[str, Any]:
+def _placed(arrays: Arrays, context: Device) -> dict[str, Any]:
     return {name: to_device(array, context) for name, array in arrays.items()}
 
 

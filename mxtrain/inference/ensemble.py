@@ -7,7 +7,7 @@ losses and metrics judge it. Views are of pictures that the loader has decoded o
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence
 
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run, python_objects
@@ -17,6 +17,9 @@ from mxtrain.config.values.sizes import Size
 from mxtrain.core.errors import UsageError
 from mxtrain.data import image_fields
 from mxtrain.tasks.task import Task
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Net
 
 View = Callable[[Any], Any]  # from the pictures of a micro-batch to as many others
 METRIC_KINDS = ("classes", "labels", "numbers")  # of Task.metric_kind
@@ -129,7 +132,7 @@ class Flipped:
 class MeanAnswer:
     """The mean answer of nets to views: of classes and labels the mean of probabilities, as scores that give these."""
 
-    nets: Sequence[Any]
+    nets: Sequence[Net]
     views: Sequence[View]
     metric_kind: str
 

@@ -1,6 +1,6 @@
 """The flags of `mxtrain.predict`, and what of them is refused before a net is loaded.
 
-The command itself, and the function that shares `check_options` with it, are `predict.py`.
+The command itself is `predict.py`; what it shares with the function, `predictor.py`'s options.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import argparse
 import glob
 import os
 from pathlib import Path
-from typing import Any
 
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import outputs, regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import input_files
-from mxtrain.inference import text_generation, trained_run
+from mxtrain.inference import trained_run
+from mxtrain.inference.predictor import PredictOptions
 from mxtrain.inference.text_generation import SamplingOptions
 
 FORMATS = ("table", "lines", "jsonl", "csv", "npz", "npy")
@@ -85,23 +85,9 @@ def sampling_of(options: argparse.Namespace) -> SamplingOptions:
     )
 
 
-def check_options(
-    top: int, threshold: float, mistakes: int | None, embed: bool, prompts: Any, target: str | None
-) -> None:
-    """Refuse numbers out of range, and questions that do not go together."""
-    if top < 1:
-        raise UsageError(f"--top {top}: give 1 or more")
-    if not 0 <= threshold <= 1:
-        raise UsageError(f"--threshold {threshold:g}: give a probability from 0 to 1")
-    if mistakes is not None and mistakes < 1:
-        raise UsageError(f"--mistakes {mistakes}: give 1 or more")
-    if target is not None and mistakes is None:
-        raise UsageError(f"--target {target}: goes with --mistakes N; answers need none")
-    text_generation.check_prompts(prompts or ())
-    modes = {"--embed": embed, "--mistakes": mistakes, "--prompt": prompts}
-    both = [flag for flag, value in modes.items() if value]
-    if len(both) > 1:
-        raise UsageError(f"{both[0]} and {both[1]} are two questions; leave one of them out")
+def options_of(flags: argparse.Namespace) -> PredictOptions:
+    """Return what is to be said of inputs, as the flags say."""
+    return PredictOptions(*(getattr(flags, name) for name in PredictOptions._fields))
 
 
 def check_inputs(options: argparse.Namespace) -> None:

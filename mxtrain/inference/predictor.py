@@ -8,17 +8,44 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.inference import trained_run
+from mxtrain.inference import text_generation, trained_run
 
 if TYPE_CHECKING:  # which load mxnet
     from mxtrain.inference.input_samples import Input, Inputs
     from mxtrain.inference.worst_mistakes import WorstMistakes
+    from mxtrain.runtime.types import Device, Net
     from mxtrain.tasks.task import Task
+
+
+class PredictOptions(NamedTuple):
+    """What is to be said of inputs, by the flags of these names; of answers, or of one of the other questions."""
+
+    top: int | None = None  # None: of all classes
+    threshold: float = 0.5
+    embed: bool = False
+    mistakes: int | None = None
+    prompt: Sequence[str] | None = None
+    target: str | None = None
+
+    def check(self) -> None:
+        """Refuse, with a UsageError, numbers out of range, and questions that do not go together."""
+        if self.top is not None and self.top < 1:
+            raise UsageError(f"--top {self.top}: give 1 or more")
+        if not 0 <= self.threshold <= 1:
+            raise UsageError(f"--threshold {self.threshold:g}: give a probability from 0 to 1")
+        if self.mistakes is not None and self.mistakes < 1:
+            raise UsageError(f"--mistakes {self.mistakes}: give 1 or more")
+        if self.target is not None and self.mistakes is None:
+            raise UsageError(f"--target {self.target}: goes with --mistakes N; answers need none")
+        text_generation.check_prompts(self.prompt or ())
+        both = [f"--{name}" for name in ("embed", "mistakes", "prompt") if getattr(self, name)]
+        if len(both) > 1:
+            raise UsageError(f"{both[0]} and {both[1]} are two questions; leave one of them out")
 
 
 class OpenedRun(NamedTuple):
@@ -33,27 +60,25 @@ class Predictor(NamedTuple):
     """A trained net on a device, with its task: it answers, gives features, and finds its worst mistakes."""
 
     task: Task
-    net: Any
-    context: Any
+    net: Net
+    context: Device
 
     @property
     def noun(self) -> str:
         """The name of a sample in answers."""
         return "image" if self.task.is_of_pictures else "input"
 
-    def predict(
-        self, inputs: Inputs, top: int | None, threshold: float, embed: bool
-    ) -> Iterator[tuple[Input, Any]]:
+    def predict(self, inputs: Inputs, options: PredictOptions) -> Iterator[tuple[Input, Any]]:
         """Yield each input with its answer, or its features, or with the DataError of one that is none."""
         from mxtrain.inference import batching
 
-        if embed:
+        if options.embed:
             flag = f"--model {self.task.run.model.model}"
             compute = batching.features_by(self.task, self.net, flag, self.context)
         else:
             compute = batching.prediction_function(self.task, self.net, self.context)
         for each, shown in batching.predict_batches(self.task, compute, inputs):
-            yield each, shown if isinstance(shown, DataError) else cut(shown, top, threshold)
+            yield each, shown if isinstance(shown, DataError) else cut(shown, options.top, options.threshold)
 
     def worst_mistakes(
         self, source: str | None, count: int, on_bad: Callable[[DataError], object], out: Path | None = None

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from mxtrain.core.errors import DataError
+from mxtrain.inference import predict_flags
 from mxtrain.inference.predictor import Predictor
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None
     row = None if format in output_files.OF_FEATURES else row_formats.row_of(format, row_format)
     inputs, num_bad, num = Inputs(predictor.task, options.inputs, options.out), 0, 0
     with output_files.opened(options.out, format, row) as write:
-        for sample, shown in predictor.predict(inputs, options.top, options.threshold, options.embed):
+        for sample, shown in predictor.predict(inputs, predict_flags.options_of(options)):
             num += 1
             if not isinstance(shown, DataError):
                 write(sample.name, shown)

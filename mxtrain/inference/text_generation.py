@@ -14,6 +14,7 @@ from mxtrain.core.errors import UsageError
 
 if TYPE_CHECKING:  # --help is printed without them
     from mxtrain.data.text.tokenizers import Tokenizer
+    from mxtrain.runtime.types import Device, Net
     from mxtrain.tasks.lm import LanguageModel
     from mxtrain.tasks.task import Task
 
@@ -73,8 +74,8 @@ def language_model(task: Task, run_name: Any) -> LanguageModel:
 
 def write(
     task: LanguageModel,
-    net: Any,
-    context: Any,
+    net: Net,
+    context: Device,
     prompts: Sequence[str],
     options: SamplingOptions,
     show: Callable[[int, str], None] = lambda number, text: None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import re
 from pathlib import Path
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from mxtrain.inference.input_samples import Input
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 from mxtrain.train.net.to_device import to_device
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Device, Net
 
 _SUFFIX_OF = (
     (b"\xff\xd8", ".jpg"),
@@ -52,7 +55,7 @@ class WorstMistakes(NamedTuple):
     num_samples: int
 
 
-def loss_function(task: Task, net: Any, context: Any) -> Compute:
+def loss_function(task: Task, net: Net, context: Device) -> Compute:
     """Return the function that computes the loss of each sample and what the task says of it, as evaluations do."""
     forward = tasks.function_of(task, task.plain_forward)
     result_of = tasks.without_failures(task, task.sample_result, {})

@@ -11,7 +11,7 @@ from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.data.fields import BadSample
 from mxtrain.data.interfaces import Record
-from mxtrain.inference import predict_flags, predictor
+from mxtrain.inference import predictor
 from mxtrain.models import losses
 from mxtrain.runtime import mx
 from mxtrain.tasks.classes import ClassificationForward
@@ -204,7 +204,7 @@ def test_the_threshold_of_predictions_is_the_users() -> None:
     assert predictor.cut(shown, 1, 0.3)["present"] == ["b", "a"]
     assert predictor.cut(shown, 1, 0.95)["present"] == []
     with pytest.raises(UsageError, match=r"--threshold 1\.5: give a probability from 0 to 1"):
-        predict_flags.check_options(1, 1.5, None, False, None, None)
+        predictor.PredictOptions(threshold=1.5).check()
 
 
 @pytest.mark.parametrize("name", ["binary_cross_entropy", "focal", "focal:gamma=1.5"])
