@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from mxtrain.core.params_file import Arrays
 from mxtrain.models import contract
 from mxtrain.models.parameters import pretrained, weights
 from mxtrain.runtime import mx
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, Symbol
 
 PARAMS, SYMBOL = ".params", "-symbol.json"
 TOLERANCE = 1e-5  # of the largest output
@@ -124,7 +127,7 @@ def _matched(path: Path, model: str, arrays: Arrays, options: ConvertOptions) ->
     return num_classes, net, {name: arrays[theirs] for name, theirs in match.loaded.items()}
 
 
-def _match(net: Any, arrays: Arrays) -> pretrained.NameMatch:
+def _match(net: Block, arrays: Arrays) -> pretrained.NameMatch:
     theirs = {name: array.shape for name, array in arrays.items()}
     long_names = {name: parameter.name for name, parameter in weights.named_parameters(net).items()}
     return pretrained.match_names(theirs, target_net.shapes_of(net), long_names)
@@ -141,7 +144,7 @@ def _refuse_differences(called: str, match: pretrained.NameMatch, arrays: Mappin
         raise DataError(f"{called}: the net has no parameter for {shown} ({len(match.unexpected)} in all)")
 
 
-def _compared(path: Path, arrays: Arrays, net: Any, run: Run) -> float:
+def _compared(path: Path, arrays: Arrays, net: Block, run: Run) -> float:
     """Return how far the outputs of the symbol's graph are from the net's; DataError where they are others."""
     shape = contract.of_pictures(run.data.image_size, 1, run.data.channels).inputs[0]
     pictures = np.random.default_rng(0).normal(size=(2, *shape)).astype(np.float32)
@@ -180,6 +183,6 @@ def _outputs_of(path: Path, arrays: Arrays, pictures: Any) -> Any:
     return block(mx.nd.array(pictures)).asnumpy()
 
 
-def _operator(symbol: Any) -> str:
+def _operator(symbol: Symbol) -> str:
     """Return the operator that a symbol's output comes from."""
     return str(json.loads(symbol.tojson())["nodes"][-1]["op"])

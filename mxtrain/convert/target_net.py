@@ -6,7 +6,7 @@ Needs mxnet. Owns what a net is for a converter: the shapes of its parameters, a
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from mxtrain.models.analysis import shapes
 from mxtrain.models.parameters import initializers, weights
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 
 def built(run: Run, num_classes: int) -> Any:
@@ -37,7 +40,7 @@ def built(run: Run, num_classes: int) -> Any:
     return net
 
 
-def shapes_of(net: Any) -> dict[str, tuple[int, ...]]:
+def shapes_of(net: Block) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a net's parameters by their places."""
     return {name: tuple(parameter.shape) for name, parameter in weights.named_parameters(net).items()}
 
@@ -47,14 +50,14 @@ def with_model(run: Run, model: str) -> Run:
     return dataclasses.replace(run, model=dataclasses.replace(run.model, model=model))
 
 
-def fill(net: Any, values: Mapping[str, Any]) -> None:
+def fill(net: Block, values: Mapping[str, Any]) -> None:
     """Give parameters of the net these values."""
     named = weights.named_parameters(net)
     for name, array in values.items():
         weights.put(named[name], mx.nd.array(array))
 
 
-def outputs(net: Any, pictures: npt.NDArray[np.float32], source: Any) -> npt.NDArray[np.float32]:
+def outputs(net: Block, pictures: npt.NDArray[np.float32], source: Any) -> npt.NDArray[np.float32]:
     """Return what the net gives for normalised pictures; DataError where that is not finite."""
     found: npt.NDArray[np.float32] = net(mx.nd.array(pictures)).asnumpy()
     if not np.isfinite(found).all():
@@ -64,6 +67,6 @@ def outputs(net: Any, pictures: npt.NDArray[np.float32], source: Any) -> npt.NDA
     return found
 
 
-def values_of(net: Any) -> Arrays:
+def values_of(net: Block) -> Arrays:
     """Return the values of a net's parameters."""
     return weights.copy_of(net)

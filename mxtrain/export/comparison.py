@@ -5,7 +5,7 @@ Owns the differences and what is refused. How an export is made to answer is eac
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Callable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from mxtrain.data.fields import Array
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.real_samples import Batch
 from mxtrain.train.net.to_device import to_device
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 Answer = Callable[[Batch], Sequence[Array]]  # an array for each output of the graph
 
@@ -34,7 +37,7 @@ class Differences(NamedTuple):
 
 
 def compare(
-    net: Any, graph: InferenceGraph, answer: Answer, batches: Sequence[Batch], has_best: bool = True
+    net: Block, graph: InferenceGraph, answer: Answer, batches: Sequence[Batch], has_best: bool = True
 ) -> Differences:
     """Return how far the answers of an export are from those of the net.
 
@@ -74,7 +77,7 @@ def refuse_beyond(
         )
 
 
-def answer_of_net(net: Any, batch: Batch) -> list[Array]:
+def answer_of_net(net: Block, batch: Batch) -> list[Array]:
     """Return what the net says of a batch, an array for each output."""
     context = next(iter(net.collect_params().values())).list_ctx()[0]
     output = net(*(to_device(each, context) for each in batch.values()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import mxtrain
 from mxtrain.checkpoint.directory import Checkpoint
@@ -25,6 +25,9 @@ from mxtrain.export.options import ExportOptions
 from mxtrain.export.real_samples import Batch
 from mxtrain.inference import trained_run
 from mxtrain.tasks.task import Task
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +99,7 @@ def _has_samples(task: Task, options: ExportOptions) -> bool:
 
 
 def _batches(
-    net: Any, graph: InferenceGraph, task: Task, options: ExportOptions, records: Records | None
+    net: Block, graph: InferenceGraph, task: Task, options: ExportOptions, records: Records | None
 ) -> list[Batch]:
     """Return the inputs on which the export is compared with the net."""
     if records is None:

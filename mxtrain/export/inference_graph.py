@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -23,12 +23,15 @@ from mxtrain.models.rewrites import prelu
 from mxtrain.runtime import mx
 from mxtrain.tasks.task import Task
 
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, Parameter, Symbol
+
 
 class InferenceGraph(NamedTuple):
     """A net as a graph. Arrays are on the CPU; inputs and outputs have the batch as their first axis."""
 
     name: str  # as messages have it: `--model resnet18_v1b`
-    symbol: Any
+    symbol: Symbol
     arguments: dict[str, Any]  # weights, by the names of the symbol's variables
     auxiliaries: dict[str, Any]  # running statistics, the same way
     inputs: dict[str, Shape]  # of one sample, by name, in the order in which the net takes them
@@ -50,7 +53,7 @@ def of_checkpoint(
         yield net, of_net(net, task)
 
 
-def of_net(net: Any, task: Task) -> InferenceGraph:
+def of_net(net: Block, task: Task) -> InferenceGraph:
     """Return the graph of the task's net, whose weights have values; UsageError for a net that is no graph."""
     run = task.run
     is_named = "model" in task.flags or python_objects.is_object(run.model.model)
@@ -75,7 +78,7 @@ def inputs_of(task: Task) -> dict[str, Shape]:
     return dict(zip(names, shapes))
 
 
-def traced(net: Any, name: str, inputs: Sequence[str]) -> Any:
+def traced(net: Block, name: str, inputs: Sequence[str]) -> Any:
     """Return the output of the net, given symbols for its inputs; whether it is compiled makes no difference."""
     try:
         with prelu.as_one_node():
@@ -96,6 +99,6 @@ def traced(net: Any, name: str, inputs: Sequence[str]) -> Any:
     return output
 
 
-def _value(parameter: Any) -> Any:
+def _value(parameter: Parameter) -> Any:
     """Return a copy of a parameter, as float32 in plain order, on the CPU."""
     return mx.nd.array(parameter.list_data()[0].asnumpy().astype(np.float32, copy=False), dtype="float32")

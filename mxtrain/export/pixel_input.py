@@ -6,7 +6,7 @@ Owns the graph of such a net, its samples, and the net that it is compared with.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from mxtrain.export.real_samples import Batch
 from mxtrain.models.normalize import factor_and_offset, normalized
 from mxtrain.runtime import mx
 from mxtrain.tasks.task import Task
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 FACTOR, OFFSET = "pixels_factor", "pixels_offset"
 
@@ -57,7 +60,7 @@ def read(task: Task, records: Records, count: int = 64) -> list[Batch]:
 class NetOfPixels:
     """A net behind the normalisation that training has."""
 
-    def __init__(self, net: Any, task: Task):
+    def __init__(self, net: Block, task: Task):
         self._net = net
         self._normalisation = normalization.of_description(task.run.data, task.description)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any, Dict, Iterator, Sequence, cast
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Sequence, cast
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 from mxtrain.train.net.to_device import to_device
 from mxtrain.train.open_data import open_source
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 Batch = Dict[str, Array]  # the net's inputs, by name, as float32 (samples, ...)
 LARGEST_ANSWER = 1 << 26  # numbers, over all samples
@@ -67,7 +70,7 @@ def noise(graph: InferenceGraph, count: int, dtype: str, batch: int = 16) -> lis
 
 
 def read(
-    net: Any, graph: InferenceGraph, task: Task, records: Records, count: int = 64, batch: int = 16
+    net: Block, graph: InferenceGraph, task: Task, records: Records, count: int = 64, batch: int = 16
 ) -> list[Batch]:
     """Return the net's inputs for about `count` samples, evenly spread over `records`, at most `batch` at a time.
 
@@ -126,7 +129,7 @@ def _of_samples(output: Any, label: Any) -> Any:
 class _Noting:
     """A net that keeps the inputs it was last called with."""
 
-    def __init__(self, net: Any):
+    def __init__(self, net: Block):
         self._net = net
         self.inputs: Sequence[Any] = ()
 

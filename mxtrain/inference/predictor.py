@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # which load mxnet
 
 
 class PredictOptions(NamedTuple):
-    """What is to be said of inputs, by the flags of these names; of answers, or of one of the other questions."""
+    """The question that is put to a net, and how much is told of each answer, by the flags of these names."""
 
     top: int | None = None  # None: of all classes
     threshold: float = 0.5

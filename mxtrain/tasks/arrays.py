@@ -11,7 +11,7 @@ import functools
 import math
 import os
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,8 @@ from mxtrain.config.components import nets as net_names
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays import array_fields, array_sets, tables
 from mxtrain.data.arrays.array_fields import Input
+from mxtrain.data.fields import Array, BadSample, Field
 from mxtrain.data.fields import Arrays as NamedArrays
-from mxtrain.data.fields import BadSample, Field
 from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.data.labels import class_weights, label_checks, sample_weights, targets
 from mxtrain.data.labels.sample_weights import WeightColumn
@@ -37,6 +37,9 @@ from mxtrain.tasks.net_inputs import Named
 from mxtrain.tasks.number_targets import PredictedNumbers
 from mxtrain.tasks.several_labels import PredictedLabels
 from mxtrain.tasks.task import Description, Forward, Metric, Score, Task, TaskPrediction
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
 
 AUTO = loss_names.AUTO
 
@@ -153,7 +156,7 @@ class Arrays(Task, TaskPrediction):
             expects=self.predicted.expects,
         )
 
-    def build_net(self) -> Any:
+    def build_net(self) -> Block:
         from mxtrain.models.nets import zoo
 
         text, outputs = self.run.model.model, self.predicted.num_outputs
@@ -166,7 +169,7 @@ class Arrays(Task, TaskPrediction):
     def _taken(self) -> Named:
         return Named(tuple(field.name for field in array_fields.fields(self.inputs)))
 
-    def training_forward(self, teacher: Any) -> Forward:
+    def training_forward(self, teacher: Block | None) -> Forward:
         return self.predicted.forward(self._taken, is_training=True)
 
     def plain_forward(self) -> Forward:
@@ -175,7 +178,7 @@ class Arrays(Task, TaskPrediction):
     def metrics(self) -> Sequence[Metric]:
         return self.predicted.metrics()
 
-    def sample_result(self, output: Any, arrays: NamedArrays) -> dict[str, Any]:
+    def sample_result(self, output: Array | None, arrays: NamedArrays) -> dict[str, Any]:
         return self.predicted.sample_result(output, arrays)
 
     def samples_in(self, source: Any) -> Sequence[tuple[str, Any]]:
@@ -199,7 +202,7 @@ class Arrays(Task, TaskPrediction):
         except (BadSample, ValueError) as bad:
             raise DataError(f"no sample that the net takes: {bad}") from None
 
-    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+    def answer(self, net: Net, arrays: NDArrays) -> NDArray:
         return net(*self._taken(arrays)).astype("float32", copy=False)
 
     def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Owns the half of a task behind the net, where that answers with one of several c
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from mxtrain.data.labels import label_checks
 from mxtrain.tasks.metrics.metrics import Accuracy
 from mxtrain.tasks.net_inputs import OF_COLOURED_PICTURES, NetInputs
 from mxtrain.tasks.task import Description, Metric, Outcome, Score
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +60,7 @@ class PredictedClasses:
     def metrics(self) -> Sequence[Metric]:
         return (Accuracy(),)
 
-    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         return answered(output, arrays["label"])
 
     def shown(self, output: Any) -> dict[str, Any]:
@@ -116,13 +119,13 @@ class ClassificationForward:
     """
 
     loss: Any
-    teacher: Any = None
+    teacher: Block | None = None
     teacher_weight: float = 0.0
     temperature: float = 1.0
     class_weights: Sequence[float] | None = None
     inputs: NetInputs = OF_COLOURED_PICTURES
 
-    def __call__(self, net: Any, arrays: Mapping[str, Any]) -> Outcome:
+    def __call__(self, net: Net, arrays: NDArrays) -> Outcome:
         from mxtrain.runtime import mx
 
         data, label, weight = self.inputs(arrays), arrays["label"], arrays.get("sample_weight")
@@ -138,7 +141,7 @@ class ClassificationForward:
             )
             counts = None if counts is None else (1 - share) * counts + share * other_counts
         if self.teacher is not None:
-            apart = counted(self.distance(output, self._taught(data)), counts)
+            apart = counted(self.distance(output, self._taught(self.teacher, data)), counts)
             losses = (1 - self.teacher_weight) * losses + self.teacher_weight * apart
         with mx.autograd.pause():
             means = self.means(output, label)
@@ -166,11 +169,12 @@ class ClassificationForward:
 
         return distillation(output, taught, self.temperature)
 
-    def _taught(self, data: Sequence[Any]) -> Any:
+    def _taught(self, teacher: Block, data: Sequence[NDArray]) -> NDArray:
         from mxtrain.runtime import mx
 
         with mx.autograd.pause(train_mode=False):
-            return self.teacher(*data).astype("float32", copy=False)
+            found: NDArray = teacher(*data).astype("float32", copy=False)
+        return found
 
 
 def weighted(counts: Any, weight: Any) -> Any:

@@ -6,7 +6,7 @@ becomes of pixels `data`'s.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Collection, Mapping, Sequence
 
 import numpy.typing as npt
 
@@ -31,6 +31,9 @@ from mxtrain.tasks.classes import (
 from mxtrain.tasks.metrics.metrics import Accuracy
 from mxtrain.tasks.net_inputs import NetInputs, Pictures
 from mxtrain.tasks.task import Description, Metric, Score, Task, TaskPrediction
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
 
 
 class Classification(Task, TaskPrediction):
@@ -117,7 +120,7 @@ class Classification(Task, TaskPrediction):
         data = self.run.data
         return of_pictures(data.image_size, len(self.class_names), data.channels)
 
-    def build_net(self) -> Any:
+    def build_net(self) -> Block:
         from mxtrain.models.nets import zoo
 
         name, num_classes = self.run.model.model, len(self.class_names)
@@ -125,7 +128,7 @@ class Classification(Task, TaskPrediction):
         zoo.check_sizes(net, name, num_classes)
         return net
 
-    def training_forward(self, teacher: Any) -> ClassificationForward:
+    def training_forward(self, teacher: Block | None) -> ClassificationForward:
         optim = self.run.optim
         return ClassificationForward(
             self._loss(optim.label_smoothing),
@@ -147,13 +150,13 @@ class Classification(Task, TaskPrediction):
     def metrics(self) -> Sequence[Metric]:
         return (Accuracy(),)
 
-    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         return answered(output, arrays["label"])
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
         return {"data": image_fields.input_of(source, self.run, self.description)}
 
-    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+    def answer(self, net: Net, arrays: NDArrays) -> NDArray:
         """Return the probability of each class."""
         return net(arrays["data"]).astype("float32", copy=False).softmax(axis=1)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Mapping, Sequence, cast
+from typing import TYPE_CHECKING, Any, Sequence, cast
 
 import numpy as np
 
@@ -27,7 +27,10 @@ from mxtrain.data.text.tokens import format_of, refuse_other
 from mxtrain.data.text.windows import Documents, KeptDocuments, Windows
 from mxtrain.data.user.user_datasets import UserDataset
 from mxtrain.models.contract import Contract
-from mxtrain.tasks.task import Description, Metric, Outcome, State, Task
+from mxtrain.tasks.task import Description, Forward, Metric, Outcome, Output, State, Task
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, NDArrays, Net
 
 NOT_COUNTED = -1  # a target: behind the end of the last window
 
@@ -122,7 +125,7 @@ class LanguageModel(Task):
         tokenizer = self.description["tokenizer"]
         return [("", text_augment.as_seen(window, tokenizer, self.vocab_size)) for window in windows]
 
-    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         """Return how many tokens of the window count, and their perplexity: its loss is their sum."""
         num_tokens = int((arrays["targets"] != NOT_COUNTED).sum())
         if output is None or not num_tokens:
@@ -141,7 +144,7 @@ class LanguageModel(Task):
             "come next",
         )
 
-    def build_net(self) -> Any:
+    def build_net(self) -> Block:
         from mxtrain.models.nets import zoo
 
         text = self.run.model.model
@@ -153,7 +156,7 @@ class LanguageModel(Task):
         zoo.check_sizes(net, text, self.vocab_size)
         return net
 
-    def training_forward(self, teacher: Any) -> Any:
+    def training_forward(self, teacher: Block | None) -> Forward:
         return forward
 
     def metrics(self) -> Sequence[Metric]:
@@ -183,7 +186,7 @@ class WindowReader:
         return row
 
 
-def forward(net: Any, arrays: Mapping[str, Any]) -> Outcome:
+def forward(net: Net, arrays: NDArrays) -> Outcome:
     """Return the cross-entropy of each target that counts; the losses are also what metrics look at."""
     tokens, targets = arrays["tokens"].astype("float32"), arrays["targets"].astype("float32")
     scores = net(tokens).astype("float32", copy=False)
@@ -208,7 +211,7 @@ class TextMetric:
         """Those of its numbers."""
         return ("perplexity",) if self.bytes_of_tokens is None else ("perplexity", "bits_per_byte")
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         targets = arrays["targets"][arrays["targets"] != NOT_COUNTED]
         num_bytes = 0 if self.bytes_of_tokens is None else self.bytes_of_tokens[targets].sum()
         return np.array([output.asnumpy().sum(dtype=np.float64), len(targets), num_bytes], np.float64)

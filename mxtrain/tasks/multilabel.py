@@ -5,7 +5,7 @@ Owns what pictures mean to that task; what several labels mean is `several_label
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mxtrain.config import Run
 from mxtrain.data import image_fields
 from mxtrain.data.augment import normalization
-from mxtrain.data.fields import Arrays, Field
+from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import class_weights, label_checks
 from mxtrain.tasks import several_labels
@@ -22,6 +22,9 @@ from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.metrics.multilabel_metrics import F1, AveragePrecision
 from mxtrain.tasks.several_labels import LabelsForward
 from mxtrain.tasks.task import Description, Metric, Score
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
 
 
 class Multilabel(Classification):
@@ -60,7 +63,7 @@ class Multilabel(Classification):
     def _caption(self, label: Any) -> str:
         return ", ".join(self.class_names[number] for number in np.flatnonzero(label > 0)) or "none"
 
-    def training_forward(self, teacher: Any) -> LabelsForward:
+    def training_forward(self, teacher: Block | None) -> LabelsForward:
         return LabelsForward(**vars(super().training_forward(teacher)))
 
     def plain_forward(self) -> LabelsForward:
@@ -70,10 +73,10 @@ class Multilabel(Classification):
         count = len(self.class_names)
         return AveragePrecision(count), F1(count)
 
-    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         return several_labels.answered(output, arrays["label"])
 
-    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+    def answer(self, net: Net, arrays: NDArrays) -> NDArray:
         """Return the probability of each label, which is there or not whatever the others are."""
         return net(arrays["data"]).astype("float32", copy=False).sigmoid()
 

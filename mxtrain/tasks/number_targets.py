@@ -6,17 +6,20 @@ Nets answer in standardised numbers, which losses compare; metrics and predictio
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from mxtrain.data.fields import Arrays, Field
+from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import targets
 from mxtrain.data.labels.targets import Numbers
 from mxtrain.tasks.metrics.metrics import Errors
 from mxtrain.tasks.net_inputs import NetInputs
 from mxtrain.tasks.task import Metric, Outcome, Score
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import NDArray, NDArrays, Net
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +65,8 @@ class PredictedNumbers:
     def metrics(self) -> Sequence[Metric]:
         return (Errors(self.targets.names),)
 
-    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
-        if np.shape(output) != np.shape(arrays["label"]):
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
+        if output is None or np.shape(output) != np.shape(arrays["label"]):
             return {}  # of a user's task
         numbers = (np.ravel(each).astype(np.float64).tolist() for each in (arrays["label"], output))
         return dict(zip(("label", "predicted"), numbers))
@@ -91,7 +94,7 @@ class NumbersForward:
     loss: Any
     _on_devices: dict[Any, Any] = dataclasses.field(default_factory=dict, repr=False)
 
-    def __call__(self, net: Any, arrays: Mapping[str, Any]) -> Outcome:
+    def __call__(self, net: Net, arrays: NDArrays) -> Outcome:
         from mxtrain.runtime import mx
 
         label = arrays["label"]
@@ -101,7 +104,8 @@ class NumbersForward:
         with mx.autograd.pause():
             standardised = mx.nd.broadcast_div(mx.nd.broadcast_sub(label, mean), divisor)
             standardised = standardised.astype("float32", copy=False)
-        losses, count = self.loss(output, standardised), len(label)
+        losses: NDArray = self.loss(output, standardised)
+        count: NDArray | float = len(label)
         if "sample_weight" in arrays:
             losses, count = arrays["sample_weight"] * losses, arrays["sample_weight"].sum()
         with mx.autograd.pause():

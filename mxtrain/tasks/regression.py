@@ -6,7 +6,7 @@ Numbers for arrays are the task `arrays`.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy.typing as npt
 
@@ -24,6 +24,9 @@ from mxtrain.models.contract import Contract, pictures_in_words
 from mxtrain.tasks import net_inputs, task_flags
 from mxtrain.tasks.number_targets import PredictedNumbers
 from mxtrain.tasks.task import Description, Forward, Metric, Task, TaskPrediction
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
 
 
 class Regression(Task, TaskPrediction):
@@ -96,25 +99,25 @@ class Regression(Task, TaskPrediction):
             expects=predicted.expects,
         )
 
-    def build_net(self) -> Any:
+    def build_net(self) -> Block:
         from mxtrain.models.nets import zoo
 
         return zoo.build(self.run.model.model, self.predicted.num_outputs, self.run.data.channels)
 
-    def training_forward(self, teacher: Any) -> Forward:
+    def training_forward(self, teacher: Block | None) -> Forward:
         normalisation = normalization.of_description(self.run.data, self.description)
         return self.predicted.forward(net_inputs.Pictures(normalisation), is_training=True)
 
     def metrics(self) -> Sequence[Metric]:
         return self.predicted.metrics()
 
-    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         return self.predicted.sample_result(output, arrays)
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
         return {"data": image_fields.input_of(source, self.run, self.description)}
 
-    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+    def answer(self, net: Net, arrays: NDArrays) -> NDArray:
         return net(arrays["data"]).astype("float32", copy=False)
 
     def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxtrain.config import Run
 from mxtrain.data.fields import Array, Arrays
@@ -15,6 +15,9 @@ from mxtrain.tasks.classes import answered, classes_in_words, likeliest_first
 from mxtrain.tasks.metrics.text_metrics import Confusion
 from mxtrain.tasks.task import Metric, Score
 from mxtrain.tasks.texts import TextTask
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import NDArray, NDArrays, Net
 
 
 class SequenceClassification(TextTask):
@@ -44,10 +47,10 @@ class SequenceClassification(TextTask):
     def metrics(self) -> Sequence[Metric]:
         return (Confusion(len(self.class_names)),)
 
-    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         return answered(output, arrays["label"])
 
-    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+    def answer(self, net: Net, arrays: NDArrays) -> NDArray:
         """Return the probability of each class."""
         return self._probabilities(net, arrays)
 

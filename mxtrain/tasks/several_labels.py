@@ -68,7 +68,7 @@ class PredictedLabels:
     def metrics(self) -> Sequence[Metric]:
         return AveragePrecision(self.num_outputs), F1(self.num_outputs)
 
-    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         return answered(output, arrays["label"])
 
     def shown(self, output: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, ClassVar, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Sequence
 
 from mxtrain.config import Run
 from mxtrain.config.components import augmentations
@@ -24,7 +24,10 @@ from mxtrain.data.text.texts import TextReader
 from mxtrain.data.text.tokens import OF_TOKENS, TokenFormat, format_of, refuse_other
 from mxtrain.models.contract import Contract
 from mxtrain.tasks.classes import counted, described
-from mxtrain.tasks.task import Description, Outcome, Task, TaskPrediction
+from mxtrain.tasks.task import Description, Outcome, Output, Task, TaskPrediction
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
 
 _OF_FORMAT = ("vocab_size", "end_token", "dtype")
 
@@ -131,7 +134,7 @@ class TextTask(Task, TaskPrediction):
             expects=f"there are {len(self.class_names)} classes; it has to give one array of shape ({scores})",
         )
 
-    def build_net(self) -> Any:
+    def build_net(self) -> Block:
         from mxtrain.models.nets import zoo
 
         text, num_classes = self.run.model.model, len(self.class_names)
@@ -148,13 +151,13 @@ class TextTask(Task, TaskPrediction):
         zoo.check_sizes(net, text, num_classes)
         return net
 
-    def training_forward(self, teacher: Any) -> TextForward:
+    def training_forward(self, teacher: Block | None) -> TextForward:
         return self._forward(self.run.optim.label_smoothing, self.description.get("class_weights"))
 
     def plain_forward(self) -> TextForward:
         return self._forward(0.0, None)
 
-    def predictions_and_targets(self, output: Any, arrays: Arrays) -> tuple[Array, Array]:
+    def predictions_and_targets(self, output: Output, arrays: Arrays) -> tuple[Array, Array]:
         label = arrays["label"]
         return output.asnumpy()[label >= 0], label[label >= 0]
 
@@ -169,7 +172,7 @@ class TextTask(Task, TaskPrediction):
         tokenizer = tokenizers.cached(self.description["tokenizer"])
         return texts.input_of(source, tokenizer, self.window, self.what_has_labels == OF_TOKENS)
 
-    def _probabilities(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+    def _probabilities(self, net: Net, arrays: NDArrays) -> NDArray:
         output = net(arrays["tokens"].astype("float32"), arrays["mask"]).astype("float32", copy=False)
         return output.softmax(axis=-1)
 
@@ -200,7 +203,7 @@ class TextForward:
     loss: Any
     class_weights: Sequence[float] | None = None
 
-    def __call__(self, net: Any, arrays: Mapping[str, Any]) -> Outcome:
+    def __call__(self, net: Net, arrays: NDArrays) -> Outcome:
         from mxtrain.runtime import mx
 
         # The loss is computed in float32 whatever the net runs in.

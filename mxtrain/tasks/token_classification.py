@@ -5,7 +5,7 @@ Owns labels of tokens, and how words, and entities of several words, are shown.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from mxtrain.data.text.tokens import OF_TOKENS
 from mxtrain.tasks.metrics.text_metrics import Confusion, Entities, is_bio, spans
 from mxtrain.tasks.task import Metric, Score
 from mxtrain.tasks.texts import TextTask
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import NDArray, NDArrays, Net
 
 WRONG_WORDS = 10  # that are told of a text
 
@@ -54,10 +57,10 @@ class TokenClassification(TextTask):
         entities = [Entities(self.class_names)] if is_bio(self.class_names) else []
         return (Confusion(len(self.class_names)), *entities)
 
-    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         """Return the number of words, and up to ten that are taken for another class: place, class, answer."""
         has_label = arrays["label"] >= 0
-        if np.ndim(output) != 2:
+        if output is None or output.ndim != 2:
             return {}
         label, found = arrays["label"][has_label].astype(int), output[has_label].argmax(axis=1)
         wrong = np.flatnonzero(label != found)[:WRONG_WORDS].tolist()
@@ -68,14 +71,15 @@ class TokenClassification(TextTask):
             ],
         }
 
-    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+    def answer(self, net: Net, arrays: NDArrays) -> NDArray:
         """Return each token's id, -1 behind the end, whether it begins a word, and the probability of each class."""
         from mxtrain.runtime import mx
 
         ids = (arrays["tokens"].astype("float32") + 1) * arrays["mask"] - 1
         begins = arrays["label"] >= 0
         found = self._probabilities(net, arrays)
-        return mx.nd.concat(ids.expand_dims(2), begins.expand_dims(2), found, dim=2)
+        together: NDArray = mx.nd.concat(ids.expand_dims(2), begins.expand_dims(2), found, dim=2)
+        return together
 
     def shown(self, output: Array) -> dict[str, Any]:
         """Return the words with the likeliest class of each; and entities, where classes are those of entities."""

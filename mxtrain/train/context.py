@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import logging
 import math
-from typing import Any, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from mxtrain.train.net.build_net import BuiltNet
 from mxtrain.train.telemetry.seen_samples import SeenSamples
 from mxtrain.train.telemetry.stage_clock import StageClock
 
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, Device, Optimizer, Parameter
+
 logger = logging.getLogger(__name__)
 
 
@@ -52,9 +55,9 @@ class TrainContext:
     plain_forward: Forward  # without what helps training, as an evaluation judges
     metrics: MetricSelection
     trainer: StepTrainer
-    optimizer: Any
+    optimizer: Optimizer
     extra_optimizer_state: ExtraOptimizerState
-    devices: Sequence[Any]
+    devices: Sequence[Device]
     grid: Grid | None  # on which gradients are summed; None: as they come, in float32
     companions: Mapping[
         str, Companion
@@ -144,7 +147,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     )
 
 
-def _companions(job: TrainingJob, net: Any) -> dict[str, Companion]:
+def _companions(job: TrainingJob, net: Block) -> dict[str, Companion]:
     """Return the companions of the net's weights: averages follow on what masks have left of these."""
     optim = job.run.optim
     masks = weight_masks.of_run(net, job.run.model, job.checkpoint is None)
@@ -156,7 +159,7 @@ def _companions(job: TrainingJob, net: Any) -> dict[str, Companion]:
     }
 
 
-def _trained_parameters(run: Run, net: Any) -> list[Any]:
+def _trained_parameters(run: Run, net: Block) -> list[Any]:
     """Return the net's parameters, each with its own decay and rate; refuse tables that the store cannot sum."""
     trained = list(weights.named_parameters(net).values())
     if not run.optim.decay_all:
@@ -168,7 +171,7 @@ def _trained_parameters(run: Run, net: Any) -> list[Any]:
     return trained
 
 
-def _grid(job: TrainingJob, parameters: Sequence[Any]) -> Grid | None:
+def _grid(job: TrainingJob, parameters: Sequence[Parameter]) -> Grid | None:
     """Return a grid for the sums of gradients; None where a step has none, or adds as they come and says so."""
     run, num_micro_batches = job.run, job.plan.batch.num_micro_batches
     if not exact_sums.has_sums(run):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import math
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from mxtrain.train.net.to_device import to_device
 from mxtrain.train.step import number
 from mxtrain.train.telemetry.worst_samples import WorstSamples
 
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Device, Net
+
 
 class Evaluation(NamedTuple):
     """The findings of an evaluation."""
@@ -37,9 +40,9 @@ class Evaluation(NamedTuple):
 def evaluate(
     task: Task,
     forward: Forward,
-    net: Any,
+    net: Net,
     records: Records,
-    devices: Sequence[Any],
+    devices: Sequence[Device],
     stop_requests: Sequence[Stop] = (),
     group: WorkerGroup = SINGLE_WORKER,
     step: int = 0,

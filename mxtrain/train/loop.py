@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from mxtrain.checkpoint.checkpointer import Checkpointer
 from mxtrain.config import Optim
@@ -34,13 +34,16 @@ from mxtrain.train.telemetry.loss_alarm import LossAlarm
 from mxtrain.train.telemetry.profile import StepProfiler
 from mxtrain.train.telemetry.step_records import ASYNC_AGREEMENT_STEPS, StepRecords
 
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
+
 logger = logging.getLogger(__name__)
 
 
 class Trained(NamedTuple):
     """A net that was trained, and how that has ended."""
 
-    net: Any
+    net: Block
     ending: Ending
 
 

@@ -7,7 +7,7 @@ to say.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from mxtrain.train.context import TrainContext
 from mxtrain.train.net.to_device import to_device
 from mxtrain.train.step import forward
 
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, Device
+
 
 class BlockOutput(NamedTuple):
     """The output of a block, in the order of the forward pass; the first one is the input of the net.
@@ -25,7 +28,7 @@ class BlockOutput(NamedTuple):
     """
 
     name: str
-    block: Any | None
+    block: Block | None
     arrays: list[Any]
     ends: list[Any]
 
@@ -60,7 +63,7 @@ def find_origin_in_evaluation(context: TrainContext, batch: Any) -> NonFiniteOri
     size, device, net = len(batch), context.devices[0], remat.unwrapped(context.net)
     origins: list[NonFiniteOrigin] = []
 
-    def note(name: str, block: Any, value: Any) -> None:
+    def note(name: str, block: Block, value: Any) -> None:
         bad = [array for array in _arrays(value) if not origins and not is_finite(array)]
         if bad:
             origins.append(
@@ -105,7 +108,7 @@ def _find_origin_backward(
 
 
 @contextlib.contextmanager
-def _cut_graph(net: Any, device: Any, noun: str) -> Iterator[list[BlockOutput]]:
+def _cut_graph(net: Block, device: Device, noun: str) -> Iterator[list[BlockOutput]]:
     """Cut the graph at every block's output inside this block; yields the list that the outputs come into.
 
     MXNet keeps the gradients of variables only, so each output becomes a variable, which detaches it from the graph
@@ -117,7 +120,7 @@ def _cut_graph(net: Any, device: Any, noun: str) -> Iterator[list[BlockOutput]]:
     zero = mx.nd.zeros((1,), ctx=device)
     zero.attach_grad()
 
-    def note(name: str, block: Any, value: Any) -> None:
+    def note(name: str, block: Block, value: Any) -> None:
         # A block may return an array that another one returned before.
         arrays = [array for array in _arrays(value) if id(array) not in seen]
         seen.update(map(id, arrays))
@@ -132,7 +135,7 @@ def _cut_graph(net: Any, device: Any, noun: str) -> Iterator[list[BlockOutput]]:
 
 
 @contextlib.contextmanager
-def _hooked(net: Any, note: Callable[[str, Any, Any], None], noun: str) -> Iterator[None]:
+def _hooked(net: Block, note: Callable[[str, Any, Any], None], noun: str) -> Iterator[None]:
     """Call `note` in this block with the net's input, by the samples' noun, and each block's output, by its name."""
 
     def note_output(name: str) -> Callable[[Any, Any, Any], None]:
@@ -149,14 +152,14 @@ def _hooked(net: Any, note: Callable[[str, Any, Any], None], noun: str) -> Itera
             handle.detach()
 
 
-def blocks(block: Any, name: str) -> Iterator[tuple[str, Any]]:
+def blocks(block: Block, name: str) -> Iterator[tuple[str, Any]]:
     """Yield every block with its place in the net, as its parameters are named in a checkpoint."""
     yield name, block
     for key, child in block._children.items():
         yield from blocks(child, f"{name}.{key}" if name else key)
 
 
-def layer_text(output: BlockOutput, device: Any) -> str:
+def layer_text(output: BlockOutput, device: Device) -> str:
     """Return the name of the layer of an output, and which of its own parameters are not finite."""
     if output.block is None:
         return output.name
@@ -166,7 +169,7 @@ def layer_text(output: BlockOutput, device: Any) -> str:
     return f"layer {output.name or 'of the whole net'} ({type(output.block).__name__}){because}"
 
 
-def own_arrays(block: Any, device: Any) -> list[Any]:
+def own_arrays(block: Block, device: Device) -> list[Any]:
     """Return the parameters that belong to this block and to none inside it, on one device."""
     return [parameter.data(device) for parameter in block._reg_params.values()]
 

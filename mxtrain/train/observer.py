@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mxtrain.report.sinks.record import Record
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 
 class RunObserver:
     """A looker-on at a run, on its first worker, that changes nothing of it; this one looks at nothing."""
 
-    def begin(self, net: Any, step: int, epoch: int) -> None:
+    def begin(self, net: Block, step: int, epoch: int) -> None:
         """Look at the net when so many steps are done, before the first of this attempt."""
 
     def record(self, record: Record) -> None:

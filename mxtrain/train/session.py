@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
     from mxtrain.checkpoint.input_identity import InputIdentity
     from mxtrain.data.interfaces import Dataset, Records
+    from mxtrain.runtime.types import Block
     from mxtrain.tasks.task import Score, Task
     from mxtrain.train.job import TrainingJob
     from mxtrain.train.next_action import Ending
@@ -61,7 +62,7 @@ class Ended(NamedTuple):
     run: config.Run  # as it was trained
     out: Path
     score: Score
-    net: Any
+    net: Block
     resumed_from: Checkpoint | None
     ending: Ending
     is_first: bool  # of the workers, the one that says what is said once

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from typing import Any, Callable, Iterator, List, Mapping, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Mapping, Protocol, Sequence
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from mxtrain.train.context import TrainContext
 from mxtrain.train.net import first_pass
 from mxtrain.train.net.to_device import to_device
 from mxtrain.train.telemetry import barriers, layer_metrics
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, Device
 
 # Of a micro-batch: the sum of its losses, its weight, its number of samples, and a sum and a count for each of the
 # task's `step_means`. MXNet may still be computing them.
@@ -143,7 +146,7 @@ def step_statistics(context: TrainContext) -> StepStatistics:
     )
 
 
-def _waves(batches: MicroBatches, devices: Sequence[Any]) -> Iterator[tuple[list[tuple[Any, Any]], bool]]:
+def _waves(batches: MicroBatches, devices: Sequence[Device]) -> Iterator[tuple[list[tuple[Any, Any]], bool]]:
     """Yield as many batches at a time as there are devices, each with its device, and whether they are the last.
 
     A worker with no batch in the step gets one empty wave.
@@ -159,7 +162,7 @@ def _waves(batches: MicroBatches, devices: Sequence[Any]) -> Iterator[tuple[list
 
 
 def _compute(
-    context: TrainContext, batch: Any, device: Any, step: int, scale: float, is_timed: bool
+    context: TrainContext, batch: Any, device: Device, step: int, scale: float, is_timed: bool
 ) -> StepRow:
     """Run forward and backward on a micro-batch, and return its row."""
     run = functools.partial(forward, context, batch, device, step, scale)
@@ -171,7 +174,9 @@ def _compute(
     return row
 
 
-def forward(context: TrainContext, batch: Any, device: Any, step: int, scale: float) -> tuple[Any, StepRow]:
+def forward(
+    context: TrainContext, batch: Any, device: Device, step: int, scale: float
+) -> tuple[Any, StepRow]:
     """Return the scaled losses of a micro-batch, to compute gradients from, and its row."""
     position = batch.request.position
     mx.random.seed(micro_batch_seed(context.run.optim.seed, step, position), ctx=device)
@@ -194,7 +199,7 @@ def micro_batch_seed(seed: int, step: int, position: int) -> int:
     return int((mixed ^ (mixed >> 31)) & 0x7FFFFFFF)
 
 
-def with_input_gradients(net: Any) -> Callable[..., Any]:
+def with_input_gradients(net: Block) -> Callable[..., Any]:
     """Return the net as a function that has gradients computed for its inputs too."""
 
     def call(*inputs: Any) -> Any:

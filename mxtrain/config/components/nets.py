@@ -8,13 +8,16 @@ them, take no numbers; their names are `gluoncv_names.py`'s and `torch_net_names
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mxtrain.config.components import component
 from mxtrain.config.components.component import Component, Number, Numbers, Spec, by_name
 from mxtrain.config.components.gluoncv_names import GLUONCV_CLASSIFIERS
 from mxtrain.config.components.torch_net_names import TORCH_NETS
 from mxtrain.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 PICTURES, ARRAYS, TOKENS, TEXTS = "pictures", "arrays", "tokens", "texts"
 
@@ -141,10 +144,11 @@ def that_take(what: str) -> tuple[str, ...]:
     return tuple(net.name for net in NETS.values() if net.takes == what)
 
 
-def build(text: str, **sizes: Any) -> Any:
+def build(text: str, **sizes: Any) -> Block:
     """Return the net that `text` describes, a known one, of these sizes; not initialised."""
     name, hyperparameters = parse(text)
-    return NETS[name].load()(**sizes, **hyperparameters)
+    net: Block = NETS[name].load()(**sizes, **hyperparameters)
+    return net
 
 
 def takes(text: str) -> str:

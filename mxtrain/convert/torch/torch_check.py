@@ -10,7 +10,7 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from mxtrain.convert import target_net
 from mxtrain.convert.torch.state_dict import FloatArray
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.models import contract
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 TOLERANCE = (
     1e-4  # of the largest output: rounding alone comes near 1e-5 in deep nets, a wrong name is far above
@@ -40,7 +43,7 @@ NOT_COMPARED = Agreement(None, None)
 
 
 def compare(
-    python: str, net: Any, run: Run, file: Path, there: tuple[str, str], num_classes: int
+    python: str, net: Block, run: Run, file: Path, there: tuple[str, str], num_classes: int
 ) -> Agreement:
     """Return how far the outputs of the net here are from those of torch's net `there`, of a library by a name.
 

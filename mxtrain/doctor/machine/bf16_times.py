@@ -11,12 +11,15 @@ import datetime
 import json
 import math
 import time
-from typing import Any, Callable, Dict, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Sequence
 
 from mxtrain.core.system import kernels, machine
 from mxtrain.models.autocast import autocast
 from mxtrain.models.autocast.operator_times import ANY_OTHER, PASSES, element_class, product_class
 from mxtrain.runtime import mx
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Symbol
 
 SECONDS = 2.0  # for each specimen
 LENGTHS = (1, 4)
@@ -203,7 +206,7 @@ def _run(specimen: Specimen, of_type: str, length: int) -> Callable[[], None]:
     return run
 
 
-def _narrowed(symbol: Any, of_type: str) -> Any:
+def _narrowed(symbol: Symbol, of_type: str) -> Any:
     graph = json.loads(symbol.tojson())
     operators = [place for place, node in enumerate(graph["nodes"]) if node["op"] != "null"]
     if of_type == FLOAT32:

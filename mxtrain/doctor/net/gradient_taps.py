@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 from types import TracebackType
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 import numpy as np
 
 from mxtrain.runtime import mx
 from mxtrain.train.nonfinite import blocks
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 
 @dataclasses.dataclass
@@ -31,7 +34,7 @@ class Tap:
 class Taps:
     """A block in which the outputs of a net's innermost blocks, and of the net itself, are tapped."""
 
-    def __init__(self, net: Any):
+    def __init__(self, net: Block):
         self._net = net
         self._calls: list[Tap] = []
         self._positions: dict[int, int] = {}  # of arrays that were returned, by their identity
@@ -65,7 +68,7 @@ class Taps:
         """Add `by` to a tapped array in the passes that follow; None: nothing."""
         self._moved, self._next = (None if by is None else (place, by)), 0
 
-    def _wrap(self, name: str, block: Any) -> None:
+    def _wrap(self, name: str, block: Block) -> None:
         plain = block.forward
 
         def forward(*inputs: Any) -> Any:
@@ -74,7 +77,7 @@ class Taps:
 
         object.__setattr__(block, "forward", forward)
 
-    def _tapped(self, name: str, block: Any, origins: set[int], output: Any) -> Any:
+    def _tapped(self, name: str, block: Block, origins: set[int], output: Any) -> Any:
         if isinstance(output, (list, tuple)):
             return type(output)([self._tapped(name, block, origins, each) for each in output])
         if not isinstance(output, mx.nd.NDArray) or np.dtype(output.dtype).kind != "f":

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import tempfile
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 from mxtrain import config, runtime
 from mxtrain.config import Run
@@ -28,6 +28,9 @@ from mxtrain.models.analysis import block_calls, layer_table
 from mxtrain.models.analysis.layer_table import FLOAT32_BYTES, Net
 from mxtrain.models.nets import zoo
 from mxtrain.tasks.task import Task
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 PICTURE = "graph.html"  # in the export/ of a run's folder
 PICTURES = (".html", ".svg")
@@ -50,7 +53,7 @@ class DescribedNet(NamedTuple):
 
     title: str
     task: Task
-    net: Any
+    net: Block
     graph: InferenceGraph | None
     run_folder: Path | None
 

@@ -6,7 +6,7 @@ and one that entropy finds, which clips a few numbers so that the others are tol
 
 from __future__ import annotations
 
-from typing import Any, Container, Dict, Iterator, Mapping, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Container, Dict, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from mxtrain.data.fields import Array
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.real_samples import Batch
 from mxtrain.runtime import mx
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Symbol
 
 Ranges = Dict[str, Tuple[float, float]]  # by the names of arrays
 NUM_BINS = 2048  # of a histogram of magnitudes
@@ -30,7 +33,7 @@ class Calibration(NamedTuple):
 
 
 def calibrate(
-    symbol: Any, graph: InferenceGraph, names: Sequence[str], batches: Sequence[Batch]
+    symbol: Symbol, graph: InferenceGraph, names: Sequence[str], batches: Sequence[Batch]
 ) -> Calibration:
     """Return ranges for the arrays called `names` in `symbol`, a form of the graph, on some batches.
 
@@ -85,7 +88,7 @@ def array_name(node: Mapping[str, Any], output: int, arrays: Container[str]) -> 
 
 
 def computed(
-    symbol: Any, graph: InferenceGraph, names: Sequence[str], batches: Sequence[Batch]
+    symbol: Symbol, graph: InferenceGraph, names: Sequence[str], batches: Sequence[Batch]
 ) -> Iterator[dict[str, Array]]:
     """Yield, for each batch, the arrays called `names`: inputs of the net, or outputs of its operators."""
     internals = symbol.get_internals()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.core.system import kernels
@@ -21,6 +21,9 @@ from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 from mxtrain.train.evaluation import evaluate
 from mxtrain.train.open_data import open_source
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +71,7 @@ def check(task: Task, graph: InferenceGraph | None = None) -> None:
 
 
 def write(
-    net: Any, graph: InferenceGraph, task: Task, options: Int8Options, val: Records, folder: Path
+    net: Block, graph: InferenceGraph, task: Task, options: Int8Options, val: Records, folder: Path
 ) -> Int8Scores:
     """Write the net in int8 into `folder`, load it back and judge it on `val`; DataError for one that lost too much."""
     check(task, graph)
@@ -131,7 +134,7 @@ def _calibration_records(task: Task, options: Int8Options) -> Records:
     return known_records
 
 
-def _score(task: Task, net: Any, val: Records) -> float:
+def _score(task: Task, net: Block, val: Records) -> float:
     """Return the task's score of a net on all of `val`."""
     forward = tasks.function_of(task, task.plain_forward)
     found = evaluate(task, forward, net, val, [mx.cpu()])

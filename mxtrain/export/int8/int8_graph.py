@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import types
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from mxtrain.export.real_samples import Batch
 from mxtrain.models.autocast import wrong_kernels
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Symbol
 
 quantization = mx.contrib.quantization
 
@@ -98,7 +101,7 @@ def sensitive_layers(
     return sorted(apart, key=lambda name: apart[name])[:count]
 
 
-def _converted(symbol: Any, graph: InferenceGraph, excluded: list[str]) -> tuple[Any, list[str]]:
+def _converted(symbol: Symbol, graph: InferenceGraph, excluded: list[str]) -> tuple[Any, list[str]]:
     """Return a graph in int8 still without ranges, and the names of the arrays that need some."""
     with _without_remarks():
         made, _, _, collector = quantization.quantize_graph(
@@ -113,7 +116,7 @@ def _converted(symbol: Any, graph: InferenceGraph, excluded: list[str]) -> tuple
     return made, collector.include_layer
 
 
-def _with_ranges(graph: InferenceGraph, symbol: Any, ranges: Ranges) -> InferenceGraph:
+def _with_ranges(graph: InferenceGraph, symbol: Symbol, ranges: Ranges) -> InferenceGraph:
     """Return the graph in int8, `symbol`, with these ranges written into it."""
     symbol, arguments, auxiliaries = quantization.calib_graph(
         symbol,
@@ -205,7 +208,7 @@ def in_float32(of_graph: Sequence[dict[str, Any]]) -> list[str]:
     return found
 
 
-def nodes(symbol: Any) -> list[dict[str, Any]]:
+def nodes(symbol: Symbol) -> list[dict[str, Any]]:
     """Return the nodes of a graph as MXNet writes them."""
     found: list[dict[str, Any]] = json.loads(symbol.tojson())["nodes"]
     return found

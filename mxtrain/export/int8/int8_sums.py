@@ -8,12 +8,15 @@ nothing lies up there. What must not be joined at all is `joined_convolutions.py
 from __future__ import annotations
 
 import json
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 import numpy as np
 
 from mxtrain.export.int8.calibration import array_name
 from mxtrain.runtime import mx
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Symbol
 
 CONVOLUTION = "_sg_mkldnn_conv"
 RANGE = "max_calib_range"
@@ -23,7 +26,7 @@ OPERAND = (
 )  # the place of the sum's other operand among a node's inputs: each of two arrays' ranges are two more
 
 
-def with_wide_ranges(symbol: Any, weights: Mapping[str, Any]) -> Any:
+def with_wide_ranges(symbol: Symbol, weights: Mapping[str, Any]) -> Any:
     """Return a graph in int8, with its ranges, in which no sum is cut off; what is no weight is float32."""
     internals = symbol.get_internals()
     _, types, _ = internals.infer_type(

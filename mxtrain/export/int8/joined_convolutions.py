@@ -9,13 +9,16 @@ of which all above half of its range is cut off. And a sum of a convolution and 
 from __future__ import annotations
 
 import json
-from typing import Any, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.int8.calibration import array_name, computed
 from mxtrain.export.real_samples import Batch
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Symbol
 
 BACKEND = "MKLDNN_QUANTIZE"
 JOINABLE = (
@@ -86,7 +89,7 @@ def _add_with_barrier(node: Mapping[str, Any], inputs: list[list[int]], add: gra
     return add({"op": "BlockGrad", "name": f"{node['name']}{BARRIER}", "inputs": [entry]})
 
 
-def _without_barriers(symbol: Any) -> Any:
+def _without_barriers(symbol: Symbol) -> Any:
     whole = json.loads(symbol.tojson())
     barriers = [place for place, node in enumerate(whole["nodes"]) if node["name"].endswith(BARRIER)]
     left_out = graph_rewrites.with_replaced(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from mxtrain.export.onnx.onnx_operators import OPERATORS
 from mxtrain.export.onnx.onnx_sequences import SEQUENCES
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Symbol
 
 OPSET, IR_VERSION = 13, 8  # onnxruntime reads them from 1.12 (2022) on; so do servers of that time
 BATCH = "batch"  # the name of an axis of any length
@@ -76,7 +79,7 @@ def output_names(graph: InferenceGraph) -> list[str]:
     )
 
 
-def _with_unique_names(symbol: Any) -> Any:
+def _with_unique_names(symbol: Symbol) -> Any:
     """Return the graph with a name of its own for each operator: a layer that is called twice has two of one name."""
     whole = json.loads(symbol.tojson())
     taken = {node["name"] for node in whole["nodes"] if node["op"] == "null"}

@@ -38,6 +38,7 @@ from mxtrain.models.rewrites import (
 )
 from mxtrain.models.rewrites.graph_rewrites import Rewrite, Shape
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ def rewriting(narrowing: Autocast | None = None) -> Iterator[None]:
         yield
 
 
-def build(name: str, num_classes: int, channels: int = COLOURS) -> Any:
+def build(name: str, num_classes: int, channels: int = COLOURS) -> Block:
     """Return the net called `name` for pictures, with `num_classes` outputs, not initialised yet.
 
     A user's function hears of the channels of pictures where these are not the three colours.
@@ -99,7 +100,7 @@ def _take_channels(net: Any, channels: int) -> None:
             layer.weight._shape = (outputs, channels, *kernel)
 
 
-def user_net(name: str, **sizes: Any) -> Any:
+def user_net(name: str, **sizes: Any) -> Block:
     """Return what the user's function `name` of --model makes of the `sizes` that the task gives it."""
     function = import_path.load_callable("--model", name)
     _refuse_other_arguments(name, function, sizes)

@@ -6,7 +6,18 @@ Owns the values that a task hands to training. Methods that need mxnet say so, a
 from __future__ import annotations
 
 import abc
-from typing import Any, Callable, ClassVar, Collection, Mapping, NamedTuple, Protocol, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    ClassVar,
+    Collection,
+    Mapping,
+    NamedTuple,
+    Protocol,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -17,22 +28,30 @@ from mxtrain.data.fields import Array, Arrays
 from mxtrain.models.contract import Contract
 from mxtrain.tasks.interfaces.data import Description
 
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
+
+SumAndCount = Tuple["NDArray | float", "NDArray | float"]
 State = npt.NDArray[np.float64]  # one-dimensional
-PredictionsAndTargets = Callable[[Any, Arrays], "tuple[Array, Array]"]  # a task's `predictions_and_targets`
+Output = Any  # what a task's forward function hands to its metrics: mostly what the net answers, an array of MXNet's
+PredictionsAndTargets = Callable[
+    [Output, Arrays], "tuple[Array, Array]"
+]  # a task's `predictions_and_targets`
 
 
 class Outcome(NamedTuple):
     """Result of a forward pass. Arrays are MXNet's, perhaps still to be computed; single numbers may be plain."""
 
-    losses: Any  # of any shape: their sum is the loss
-    weight: Any  # by which the sum of all losses is to be divided, and so the sum of all gradients; may be 0
-    means: Mapping[str, tuple[Any, Any]] = {}  # the sum and the count of each of the task's `step_means`
-    output: Any = None  # what the task's metrics look at
+    losses: NDArray  # of any shape: their sum is the loss
+    weight: (
+        NDArray | float
+    )  # by which the sum of all losses, and so of all gradients, is to be divided; may be 0
+    means: Mapping[str, SumAndCount] = {}  # of each of the task's `step_means`
+    output: Output = None
 
 
-Forward = Callable[
-    [Any, Mapping[str, Any]], Outcome
-]  # from a net and the arrays of a micro-batch on its device
+# From a net and the arrays of a micro-batch on its device.
+Forward = Callable[["Net", "NDArrays"], Outcome]
 
 
 NO_NUMBER = "is no number"  # said of a score, and read by a search
@@ -53,7 +72,7 @@ class Metric(Protocol):
 
     width: int  # of a state; 0 where states differ in length
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         """Return the state of a micro-batch, from the net's `output` and what the loader has made."""
 
     def finish(self, states: Sequence[State]) -> dict[str, float]:
@@ -76,11 +95,11 @@ class TaskLearning(abc.ABC):
         """Return what the net takes and has to answer."""
 
     @abc.abstractmethod
-    def build_net(self) -> Any:
+    def build_net(self) -> Block:
         """Return the net, not initialised; needs mxnet, as do the forward functions."""
 
     @abc.abstractmethod
-    def training_forward(self, teacher: Any) -> Forward:
+    def training_forward(self, teacher: Block | None) -> Forward:
         """Return the function whose losses are learnt from; `teacher` is the net of --teacher, or None."""
 
     def plain_forward(self) -> Forward:
@@ -106,7 +125,7 @@ class TaskLearning(abc.ABC):
         """The kind of `predictions_and_targets`: classes, labels, numbers or likelihoods, each with its own metrics."""
         return ""
 
-    def predictions_and_targets(self, output: Any, arrays: Arrays) -> tuple[Array, Array]:
+    def predictions_and_targets(self, output: Output, arrays: Arrays) -> tuple[Array, Array]:
         """Return what metrics by name, and the user's functions, compare: predictions and targets of a micro-batch.
 
         Each with a row for each sample that counts; by default the output and the field `label`.
@@ -117,7 +136,7 @@ class TaskLearning(abc.ABC):
             )
         return output.asnumpy(), arrays["label"]
 
-    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         """Return what an evaluation says of one sample besides its loss, for JSON.
 
         `output` is the row of the outcome's output that is the sample's, None where it has none; `arrays` are its

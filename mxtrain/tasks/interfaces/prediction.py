@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Mapping, Protocol, runtime_checkable
 
 from mxtrain.data.fields import Array
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import NDArray, NDArrays, Net
 
 
 @runtime_checkable
@@ -14,7 +17,7 @@ class TaskPrediction(Protocol):
     def inputs_of(self, source: Any) -> Mapping[str, Any]:
         """Return the values of those fields that the net takes, from a path or a Python value; DataError in words."""
 
-    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+    def answer(self, net: Net, arrays: NDArrays) -> NDArray:
         """Return the net's output for a micro-batch of such inputs, without labels; needs mxnet."""
 
     def shown(self, output: Array) -> dict[str, Any]:

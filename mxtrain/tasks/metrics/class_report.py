@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mxtrain.cluster.worker_group import in_order
 from mxtrain.data.fields import Array, Arrays
-from mxtrain.tasks.task import PredictionsAndTargets, State
+from mxtrain.tasks.task import Output, PredictionsAndTargets, State
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,7 +48,7 @@ class ClassReport:
     names = ("ece",)
     lower_is_better = True
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         """Return the sums of a micro-batch; nothing where a user's task judges by arrays of other shapes."""
         predictions, targets = self.predictions_and_targets(output, arrays)
         if not _fit(predictions, targets, self.of_labels):

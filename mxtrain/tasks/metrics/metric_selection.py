@@ -27,7 +27,7 @@ from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.interfaces.learning import NO_NUMBER
 from mxtrain.tasks.metrics.class_report import ClassReport
 from mxtrain.tasks.metrics.metric_functions import Formula
-from mxtrain.tasks.task import Metric, PredictionsAndTargets, Score, State, Task
+from mxtrain.tasks.task import Metric, Output, PredictionsAndTargets, Score, State, Task
 
 TYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool")
 
@@ -184,7 +184,7 @@ class Named:
         """As `Formula` says."""
         return self.formula.is_lower_better
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         """Return what is kept of a micro-batch."""
         kept = self.formula.kept(*self.predictions_and_targets(output, arrays))
         return np.concatenate([kept.shape[1:], kept.ravel()])
@@ -226,7 +226,7 @@ class UserMetric:
         self.lower_is_better: bool | Collection[str] = getattr(metric, "lower_is_better", False)
         self._flag, self._metric = flag, metric
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         """Return the user's state."""
         with in_user_code(self._flag):
             return np.asarray(self._metric.state(output, arrays), np.float64).ravel()
@@ -251,7 +251,7 @@ class UserFunctionMetric:
         self.lower_is_better: bool | Collection[str] = getattr(function, "lower_is_better", False)
         self._flag, self._function, self._predictions_and_targets = flag, function, predictions_and_targets
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         """Return the predictions and the targets of a micro-batch."""
         return np.concatenate(
             [_flat(self._flag, array) for array in self._predictions_and_targets(output, arrays)]

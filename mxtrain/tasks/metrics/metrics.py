@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mxtrain.cluster.worker_group import in_order
 from mxtrain.data.fields import Array, Arrays
-from mxtrain.tasks.task import State
+from mxtrain.tasks.task import Output, State
 
 NOWHERE = 1 << 32  # behind all classes
 
@@ -36,7 +36,7 @@ class Accuracy:
     width = 3
     names = ("accuracy", "top5_accuracy")
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         found = ranks_of_classes(output.asnumpy(), arrays["label"])
         return np.array([(found == 0).sum(), (found < 5).sum(), len(found)], np.float64)
 
@@ -64,7 +64,7 @@ class Errors:
         self.names = ("mae", "rmse", "r2", *each)
         self.lower_is_better = [name for name in self.names if not name.startswith("r2")]
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         label = np.asarray(arrays["label"], np.float64)
         apart, around = output.asnumpy() - label, label - label[0]
         of_apart = [values.sum(axis=0) for values in (np.abs(apart), apart**2)]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from mxtrain.cluster.worker_group import in_order
 from mxtrain.data.fields import Arrays
-from mxtrain.tasks.task import State
+from mxtrain.tasks.task import Output, State
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,7 +27,7 @@ class AveragePrecision:
     def __init__(self, num_classes: int):
         self._num_classes = num_classes
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         both: State = np.stack([output.asnumpy(), arrays["label"]], axis=1).astype(np.float64).ravel()
         return both
 
@@ -61,7 +61,7 @@ class F1:
     def __init__(self, num_classes: int):
         self.width = 3 * num_classes
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         label, is_claimed = arrays["label"], output.asnumpy() > 0
         found, missed = is_claimed & (label == 1), ~is_claimed & (label == 1)
         wrong = is_claimed & (label == 0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 
 from mxtrain.cluster.worker_group import in_order
 from mxtrain.data.fields import Array, Arrays
-from mxtrain.tasks.task import State
+from mxtrain.tasks.task import Output, State
 
 OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
 
@@ -22,7 +22,7 @@ class Confusion:
         self._num_classes = num_classes
         self.width = 3 * num_classes
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         label = arrays["label"]
         found, wanted = output.asnumpy().argmax(axis=-1)[label >= 0], label[label >= 0].astype(np.int64)
         kinds = (wanted[found == wanted], wanted, found)
@@ -48,7 +48,7 @@ class Entities:
     def __init__(self, class_names: Sequence[str]):
         self._names = class_names
 
-    def state(self, output: Any, arrays: Arrays) -> State:
+    def state(self, output: Output, arrays: Arrays) -> State:
         answers, counts = output.asnumpy().argmax(axis=-1), np.zeros(3)
         for answer, label in zip(answers, arrays["label"]):
             found, wanted = (set(self._spans(each[label >= 0])) for each in (answer, label))

@@ -8,12 +8,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from mxtrain.core.errors import Stop, StopTraining, UsageError, in_user_code
 from mxtrain.report.sinks.record import BEGINNINGS, ENDS, PLACE, Record
 from mxtrain.train import signals
 from mxtrain.train.observer import RunObserver
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 Hook = Optional[Callable[[Record], object]]
 
@@ -45,7 +48,7 @@ class Moment:
 
     step: int
     epoch: int
-    net: Any
+    net: Block
     loss: float | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     checkpoint: Path | None = None
@@ -65,7 +68,7 @@ class Hooks(RunObserver):
         self._now: Moment | None = None
         self._stops: list[Stop] = []  # which are no requests yet
 
-    def begin(self, net: Any, step: int, epoch: int) -> None:
+    def begin(self, net: Block, step: int, epoch: int) -> None:
         self._now = Moment(step, epoch, net)
         self._call_method("begin", self._now)
 

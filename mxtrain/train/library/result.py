@@ -13,6 +13,7 @@ from mxtrain.report.sinks.record import BEGINNINGS, ENDS
 from mxtrain.train.session import Ended
 
 if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
     from mxtrain.tasks.task import Score
     from mxtrain.train.next_action import Ending
 
@@ -34,7 +35,7 @@ class Result:
             "nothing left to do".
     """
 
-    net: Any
+    net: Block
     history: list[dict[str, Any]]
     best: dict[str, Any] | None
     checkpoint: Path

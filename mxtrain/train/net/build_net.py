@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import logging
 from pathlib import Path
-from typing import Any, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Collection, Iterator, Mapping, Sequence
 
 from mxtrain import config
 from mxtrain.checkpoint import initial_weights
@@ -29,6 +29,9 @@ from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 from mxtrain.train.net import thin_net
 
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, Device
+
 logger = logging.getLogger(__name__)
 
 
@@ -36,7 +39,7 @@ logger = logging.getLogger(__name__)
 class BuiltNet:
     """A compiled net, and what is known of it since it was built."""
 
-    net: Any
+    net: Block
     forecast: Forecast  # of what runs in bfloat16
     widths: Widths  # empty for a net as its name has it
 
@@ -48,12 +51,14 @@ def compiling(amp: str) -> Iterator[None]:
         yield
 
 
-def devices_of(names: str) -> list[Any]:
+def devices_of(names: str) -> list[Device]:
     """Return the MXNet devices that `--devices` names."""
     return [mx.Context(device_type, index) for device_type, index in batch_plan.parse_devices(names)]
 
 
-def build_to_train(task: Task, devices: Sequence[Any], widths: Mapping[str, int] | None = None) -> BuiltNet:
+def build_to_train(
+    task: Task, devices: Sequence[Device], widths: Mapping[str, int] | None = None
+) -> BuiltNet:
     """Return the net of the task's run as it is before the first step, compiled; call it inside `compiling`.
 
     With the `widths` of a checkpoint, which brings the weights, it holds zeros and none of --pretrained.
@@ -87,7 +92,7 @@ def build_to_train(task: Task, devices: Sequence[Any], widths: Mapping[str, int]
     return BuiltNet(net, narrowing.forecast if narrowing else Forecast(), thinned.widths)
 
 
-def _load_pretrained(net: Any, model: config.Model, untrained: list[str], cut: Cut | None) -> None:
+def _load_pretrained(net: Block, model: config.Model, untrained: list[str], cut: Cut | None) -> None:
     """Load the weights of --pretrained, if any, and warn of frozen parameters that stay random."""
     taken: Collection[str] = ()
     if model.pretrained:
@@ -97,7 +102,7 @@ def _load_pretrained(net: Any, model: config.Model, untrained: list[str], cut: C
 
 
 def load_trained(
-    checkpoint: Checkpoint, devices: Sequence[Any], like: Run | None = None, run: Run | None = None
+    checkpoint: Checkpoint, devices: Sequence[Device], like: Run | None = None, run: Run | None = None
 ) -> Any:
     """Return the net of a checkpoint, with its averaged weights where it has some; of several with their mean.
 

@@ -6,15 +6,18 @@ Owns loading that net. It is not part of what trains, and what a checkpoint keep
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 from mxtrain.checkpoint import initial_weights, locations
 from mxtrain.config import Run, python_objects
 from mxtrain.core.errors import UsageError
 from mxtrain.train.net import build_net
 
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Device
 
-def teacher_net(run: Run, devices: Sequence[Any]) -> Any:
+
+def teacher_net(run: Run, devices: Sequence[Device]) -> Any:
     """Return the run's teacher on every device, without gradients; None where the run has none."""
     if not run.model.teacher:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from mxtrain.optim.weight_decay import exempt_from_decay
 from mxtrain.runtime import mx
 from mxtrain.train.context import build_context
 from mxtrain.train.job import TrainingJob
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, Optimizer, Parameter
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "", "")
 
@@ -40,7 +43,7 @@ def parameter_table(job: TrainingJob) -> str:
     return _table(run, context.net, context.optimizer, num_devices, computed)
 
 
-def _prepare(job: TrainingJob, net: Any) -> tuple[Any, int]:
+def _prepare(job: TrainingJob, net: Block) -> tuple[Any, int]:
     """Mark what trains and decays; return the optimizer, and about how much memory a micro-batch takes."""
     run = job.run
     if run.model.freeze:
@@ -56,7 +59,7 @@ def _prepare(job: TrainingJob, net: Any) -> tuple[Any, int]:
     return optimizers.build(run.optim), computed
 
 
-def _table(run: Run, net: Any, optimizer: Any, num_devices: int, computed: int) -> str:
+def _table(run: Run, net: Block, optimizer: Optimizer, num_devices: int, computed: int) -> str:
     named = weights.named_parameters(net)
     running = {parameter.name for parameter in running_statistics.parameters(net)}
     rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]
@@ -65,7 +68,7 @@ def _table(run: Run, net: Any, optimizer: Any, num_devices: int, computed: int) 
     return "\n".join([*lines, *_sums(run, optimizer, list(named.values()), num_devices, computed)])
 
 
-def _row(run: Run, name: str, parameter: Any, running: set[str]) -> tuple[str, ...]:
+def _row(run: Run, name: str, parameter: Parameter, running: set[str]) -> tuple[str, ...]:
     trains, decays = _trains(parameter), run.optim.weight_decay * parameter.wd_mult > 0
     return (
         name,
@@ -80,7 +83,7 @@ def _row(run: Run, name: str, parameter: Any, running: set[str]) -> tuple[str, .
     )
 
 
-def _computed_bytes(net: Any, micro_batch: int, inputs: Sequence[Shape]) -> int:
+def _computed_bytes(net: Block, micro_batch: int, inputs: Sequence[Shape]) -> int:
     """Return about how much memory a micro-batch takes on its way through the net, without the loss; 0 if not known."""
     if isinstance(net, remat.RecomputedNet):
         return net.num_bytes
@@ -91,7 +94,9 @@ def _computed_bytes(net: Any, micro_batch: int, inputs: Sequence[Shape]) -> int:
     return segments.num_bytes(*graph_rewrites.nodes_and_shapes(output, known))
 
 
-def _sums(run: Run, optimizer: Any, parameters: list[Any], num_devices: int, computed: int) -> Iterator[str]:
+def _sums(
+    run: Run, optimizer: Optimizer, parameters: list[Parameter], num_devices: int, computed: int
+) -> Iterator[str]:
     trained = [parameter for parameter in parameters if _trains(parameter)]
     weight_bytes, gradient_bytes = (sum(map(_bytes, each)) for each in (parameters, trained))
     of_optimizer = state_bytes(optimizer, [parameter.shape for parameter in trained])
@@ -105,7 +110,7 @@ def _sums(run: Run, optimizer: Any, parameters: list[Any], num_devices: int, com
     )
 
 
-def state_bytes(optimizer: Any, shapes: Iterable[Shape]) -> int:
+def state_bytes(optimizer: Optimizer, shapes: Iterable[Shape]) -> int:
     """Return the size of the optimizer's state for weights of these shapes, made once for each shape."""
     total = 0
     for index, (shape, count) in enumerate(collections.Counter(map(tuple, shapes)).items()):
@@ -115,15 +120,15 @@ def state_bytes(optimizer: Any, shapes: Iterable[Shape]) -> int:
     return total
 
 
-def _trains(parameter: Any) -> bool:
+def _trains(parameter: Parameter) -> bool:
     return bool(parameter.grad_req != "null")
 
 
-def _numbers(parameter: Any) -> int:
+def _numbers(parameter: Parameter) -> int:
     return int(np.prod(parameter.shape))
 
 
-def _bytes(parameter: Any) -> int:
+def _bytes(parameter: Parameter) -> int:
     return _numbers(parameter) * np.dtype(parameter.dtype).itemsize
 
 

@@ -7,7 +7,7 @@ where they have the same CPU; one that resumes decides anew, so it goes on as it
 
 from __future__ import annotations
 
-from typing import Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Callable, TypeVar
 
 from mxtrain.core.errors import UsageError
 from mxtrain.models import remat
@@ -16,10 +16,15 @@ from mxtrain.models.parameters.running_statistics import StepStatistics
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Device
+
 Row = TypeVar("Row")
 
 
-def computed(context: TrainContext, device: Any, running: StepStatistics, compute: Callable[[], Row]) -> Row:
+def computed(
+    context: TrainContext, device: Device, running: StepStatistics, compute: Callable[[], Row]
+) -> Row:
     """Return what `compute` does: a micro-batch's passes on `device`, whose statistics have been set for them.
 
     The first time on each device it is waited for, and computed once more if the net's rewritten graph has failed.

@@ -7,7 +7,7 @@ Owns where widths come from, and building the net so narrow; how many channels r
 from __future__ import annotations
 
 import logging
-from typing import Any, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Mapping, NamedTuple
 
 from mxtrain.checkpoint import initial_weights
 from mxtrain.config import Model, python_objects
@@ -15,6 +15,9 @@ from mxtrain.core.errors import UsageError
 from mxtrain.models import pruning
 from mxtrain.models.contract import Contract
 from mxtrain.models.pruning import Cut, Widths
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +30,7 @@ class ThinNet(NamedTuple):
 
 
 def build_thin_net(
-    net: Any, name: str, model: Model, contract: Contract, kept: Mapping[str, int] | None
+    net: Block, name: str, model: Model, contract: Contract, kept: Mapping[str, int] | None
 ) -> ThinNet:
     """Narrow a net, not initialised yet, to the widths that a checkpoint has `kept`; of a fresh run, as flags say."""
     before = dict(_widths_of_pretrained(model) if kept is None else kept)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mxtrain.runtime import mx
 
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Device
 
-def to_device(array: Any, device: Any) -> Any:
+
+def to_device(array: Any, device: Device) -> Any:
     """Return a numpy array as an NDArray on `device`; on the first CPU it is no copy."""
     # from_numpy makes its argument read-only for good: a view takes that, the loader's buffer stays writable.
     return mx.nd.from_numpy(array[:], zero_copy=True).as_in_context(device)

@@ -6,14 +6,17 @@ so other devices compute on, and no bit moves.
 
 from __future__ import annotations
 
-from typing import Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from mxtrain.train.telemetry.stage_clock import StageClock
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 Computed = TypeVar("Computed")
 
 
-def time_stages(compute: Callable[[], Computed], net: Any, clock: StageClock) -> Computed:
+def time_stages(compute: Callable[[], Computed], net: Block, clock: StageClock) -> Computed:
     """Return what `compute` makes by the net, as often as it calls it, once that is computed.
 
     The time until the net has answered becomes `forward`, and the rest `loss`: all of it where the task calls parts of
@@ -21,7 +24,7 @@ def time_stages(compute: Callable[[], Computed], net: Any, clock: StageClock) ->
     """
     clock.lap("backward")
 
-    def wait(block: Any, inputs: Any, output: Any) -> None:
+    def wait(block: Block, inputs: Any, output: Any) -> None:
         _wait_for(output)
         clock.lap("forward")
 

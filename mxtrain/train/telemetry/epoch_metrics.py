@@ -11,13 +11,16 @@ import logging
 import resource
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from mxtrain.models.analysis import flops, peak_flops
 from mxtrain.report.sinks.record import Record
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from mxtrain.train.telemetry import system_metrics
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Device
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +129,7 @@ def _unless_it_fails(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {}
 
 
-def _is_gpu(device: Any) -> bool:
+def _is_gpu(device: Device) -> bool:
     return bool(device.device_type == "gpu")
 
 

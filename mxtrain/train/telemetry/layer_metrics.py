@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Iterator, Mapping
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Parameter
 
 NUM_SAMPLES = 1 << 14  # numbers of a parameter by which the length of its update is estimated
 
@@ -79,7 +82,7 @@ def _spread(parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _stride(parameter: Any) -> int:
+def _stride(parameter: Parameter) -> int:
     """Return a distance between numbers that meets every place of a kernel and every channel alike."""
     size: int = math.prod(parameter.shape)
     stride = math.ceil(size / NUM_SAMPLES)

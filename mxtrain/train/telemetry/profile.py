@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Callable, Sequence
+from typing import TYPE_CHECKING, Callable, Sequence
 
 from mxtrain.config.values import step_range
 from mxtrain.core import durable
@@ -31,6 +31,9 @@ from mxtrain.report.trace import Span
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from mxtrain.train.telemetry.stage_clock import OTHER, Lap
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +170,7 @@ def _operators() -> list[Span]:
 
 
 def _with_layers(
-    operators: Sequence[Span], net: Any, inputs: Sequence[Sequence[int]]
+    operators: Sequence[Span], net: Block, inputs: Sequence[Sequence[int]]
 ) -> tuple[list[Span], bool]:
     """Return the operators with their layers, as far as the net is one graph, and whether it is compiled."""
     graph = _graph_of(net)
@@ -187,7 +190,7 @@ def _with_layers(
     return spans, True
 
 
-def _graph_of(net: Any) -> Graph | None:
+def _graph_of(net: Block) -> Graph | None:
     """Return the graph that the net trains by; None where it is not compiled as a whole."""
     compiled = getattr(net, "_cached_op", None)
     if compiled is None:

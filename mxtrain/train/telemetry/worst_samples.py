@@ -13,6 +13,7 @@ import numpy as np
 
 from mxtrain.cluster.worker_group import WorkerGroup, gather
 from mxtrain.data.fields import Array, Arrays
+from mxtrain.tasks.task import Output
 
 COUNT = 32
 
@@ -32,7 +33,7 @@ class WorstSamples:
         self._result_of = result_of
         self._worst: list[_Sample] = []
 
-    def add(self, losses: Array, samples: Array, output: Any, arrays: Arrays) -> None:
+    def add(self, losses: Array, samples: Array, output: Output, arrays: Arrays) -> None:
         """Take note of a micro-batch, whose `samples` come behind those before; `losses` are of any shape.
 
         Those of which the task tells more than one loss, as for each token, are added up. Losses that have no row for
