@@ -18,13 +18,14 @@ import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
-from benchmarks.harness import parsing
+from benchmarks.harness import parsing, training
 from benchmarks.harness.rounds import in_turns, spread
 from benchmarks.harness.tables import markdown
+from benchmarks.harness.training import Training
 
 BAR = 0.02
 SECONDS_BETWEEN = 60.0
-IMAGE_SIZE, BATCH_SIZE, NUM_CLASSES = 64, 8, 1000
+IMAGE_SIZE, BATCH_SIZE = 64, 8
 STEPS_PER_ROUND = 12
 
 
@@ -50,42 +51,28 @@ def main() -> int:
     return 0 if all(each["share_lost"] <= BAR for each in found.values()) else 1
 
 
-class Training:
-    """Steps of ResNet-50, and their checkpoints."""
+class Rounds:
+    """Rounds of steps of ResNet-50, and its checkpoints."""
 
     def __init__(self, optimizer: str, out: Path):
-        from mxtrain import config, runtime
-
-        runtime.load()
-        from mxtrain.tasks.classification import Classification
-        from mxtrain.train import job as jobs
-        from mxtrain.train import state
-        from mxtrain.train.context import build_context
-
-        flags = f"--train none --out {out} --model resnet50_v1b --image-size {IMAGE_SIZE} --batch-size {BATCH_SIZE}"
-        self.run = config.parse([*flags.split(), "--optimizer", optimizer])
-        self.parts = build_context(jobs.of_data(Classification.numbered(self.run, NUM_CLASSES), range(10**6)))
-        self.progress = state.restore(self.parts, None)
-        self.batch = random_batch()
+        flags = ("--out", out, "--model", "resnet50_v1b", "--optimizer", optimizer)
+        sizes = ("--image-size", IMAGE_SIZE, "--batch-size", BATCH_SIZE)
+        batches = training.batches_of(*training.noise(BATCH_SIZE, IMAGE_SIZE))
+        self.training = Training(training.context_of(training.run_of(*flags, *sizes)), batches)
 
     def snapshot(self) -> Any:
         from mxtrain.train import state
 
-        return state.snapshot(self.parts, self.progress)
+        return state.snapshot(self.training.context, self.training.progress)
 
     def round(self, begin: Callable[[], Any], under_way: Callable[[], bool]) -> Round:
         """Make the steps of a round after `begin`, and more until nothing is under way."""
-        from mxtrain.train.step import train_step
-
         started, num_steps = time.perf_counter(), 0
         begin()
         stalled = time.perf_counter() - started
         while num_steps < STEPS_PER_ROUND or under_way():
-            progress = self.progress
-            result = train_step(
-                self.parts, [self.batch], lambda batch: None, progress.step, 1e-6, progress.scale
-            )
-            self.progress, num_steps = progress.after_step(result), num_steps + 1
+            self.training.step()
+            num_steps += 1
         return Round(stalled, time.perf_counter() - started, num_steps)
 
 
@@ -95,11 +82,11 @@ def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
 
     out.mkdir()
     (out / "metrics.jsonl").touch()
-    training = Training(optimizer, out)
-    with Checkpointer(training.run.output, None) as checkpointer:
+    made = Rounds(optimizer, out)
+    with Checkpointer(made.training.context.run.output, None) as checkpointer:
 
         def save() -> None:
-            checkpointer.save(training.progress, training.snapshot())
+            checkpointer.save(made.training.progress, made.snapshot())
 
         def save_and_wait() -> None:
             save()
@@ -109,8 +96,8 @@ def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
             return checkpointer.is_writing()
 
         begins = {"without": lambda: None, "beside": save, "waiting": save_and_wait}
-        training.round(begins["without"], under_way)  # to warm up
-        turns = {side: lambda begin=begin: training.round(begin, under_way) for side, begin in begins.items()}
+        made.round(begins["without"], under_way)  # to warm up
+        turns = {side: lambda begin=begin: made.round(begin, under_way) for side, begin in begins.items()}
         sides = in_turns(turns, rounds)
     of_step = [each.seconds / each.num_steps for each in sides["without"]]
     lost = {
@@ -126,20 +113,6 @@ def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
         "lost_seconds_waiting": lost["waiting"],
         "share_lost": statistics.median(lost["beside"]) / SECONDS_BETWEEN,
     }
-
-
-def random_batch() -> Any:
-    """Return a batch like those of the loader."""
-    import numpy as np
-
-    from mxtrain.data.loading.loader import Batch, Request
-
-    rng = np.random.default_rng(0)
-    arrays = {
-        "data": rng.standard_normal((BATCH_SIZE, 3, IMAGE_SIZE, IMAGE_SIZE)).astype(np.float32),
-        "label": rng.integers(0, NUM_CLASSES, BATCH_SIZE).astype(np.float32),
-    }
-    return Batch(Request(0, 0, 0, np.arange(BATCH_SIZE)), arrays, None)
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:

@@ -18,27 +18,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.harness import commands, parsing, processes
+from benchmarks.harness import commands, parsing, pictures, processes
 from benchmarks.harness.rounds import in_turns, medians
 from benchmarks.harness.tables import markdown
 
 BAR = 0.75  # of the memory without
-
-
-def make_pictures(folder: Path, count: int, side: int) -> Path:
-    """Pack pictures of noise in two brightnesses."""
-    import numpy as np
-
-    from mxtrain.core.opencv import cv2
-
-    rng = np.random.default_rng(0)
-    for number in range(count):
-        place = folder / "images" / ("bright" if number % 2 else "dark")
-        place.mkdir(parents=True, exist_ok=True)
-        level = 200 if number % 2 else 40
-        picture = np.clip(rng.normal(level, 20, (side, side, 3)), 0, 255).astype(np.uint8)
-        cv2.imwrite(str(place / f"{number}.jpg"), picture)
-    return commands.pack(folder / "images", folder / "t.rec")
 
 
 class Measured(NamedTuple):
@@ -68,7 +52,8 @@ def main() -> int:
         parser.error("--steps: at least 2, as the first is not timed")
     with tempfile.TemporaryDirectory() as text:
         folder, batch = Path(text), options.batch_size
-        rec = make_pictures(folder, options.steps * batch, options.image_size)
+        side, count = options.image_size, options.steps * batch
+        rec = commands.pack(pictures.write(folder / "images", count, side, side, 2), folder / "t.rec")
         flags = ("--train", rec, "--model", options.model, "--batch-size", batch, "--micro-batch", batch)
         sizes = ("--image-size", options.image_size, "--max-steps", options.steps)
         common = (*flags, *sizes, "--log", "none", "--log-level", "warning")

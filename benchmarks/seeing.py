@@ -17,12 +17,11 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
 
-from benchmarks.harness import parsing
+from benchmarks.harness import parsing, training
 from benchmarks.harness.rounds import in_turns
 from benchmarks.harness.tables import markdown
 
 BAR = 0.01
-NUM_CLASSES = 1000
 SIDES = ("plain", "sampled")
 TIMES = ("step", "records", "layers", "barriers", "look")
 NUM_LOOKS = 10
@@ -79,68 +78,36 @@ def measure(net: Net, out: Path, rounds: int) -> dict[str, float]:
 @contextlib.contextmanager
 def made_steps(net: Net, out: Path) -> Iterator[Callable[[str], dict[str, float]]]:
     """Yield a function that makes a step of one side, as a run's loop does, and returns its times."""
-    from mxtrain import config, runtime
-
-    runtime.load()
+    flags = ("--out", out, "--log", "none", "--model", net.name, "--image-size", net.image_size)
+    context = training.context_of(training.run_of(*flags, "--batch-size", net.batch_size))
+    batches = training.batches_of(*training.noise(net.batch_size, net.image_size), min(net.batch_size, 32))
+    made = training.Training(context, batches)
     from mxtrain.report.sinks.writers import Logged, open_sinks
-    from mxtrain.tasks.classification import Classification
-    from mxtrain.train import job as jobs
-    from mxtrain.train import state
-    from mxtrain.train.context import build_context
     from mxtrain.train.input_pipeline import InputPipeline
-    from mxtrain.train.step import train_step
     from mxtrain.train.telemetry.epoch_metrics import observed
     from mxtrain.train.telemetry.step_records import StepRecords
 
-    flags = f"--train none --out {out} --model {net.name} --image-size {net.image_size} --log none"
-    run = config.parse([*flags.split(), "--batch-size", str(net.batch_size)])
-    parts = build_context(jobs.of_data(Classification.numbered(run, NUM_CLASSES), range(10**6)))
-    batches = random_batches(net)
-    progress = state.restore(parts, None)
     of_step: dict[str, float] = {}
 
     def note(record: dict[str, Any]) -> None:
         if record["kind"] == "train":
             of_step.update(record)
 
-    with open_sinks(Logged(out, parts.job.plan.length.num_steps), on_record=note) as report, observed(
-        parts
-    ) as observe:
-        pipeline: Any = InputPipeline(parts.job, batches)
-        records = StepRecords(parts, pipeline, report, observe)
+    logged = Logged(out, context.job.plan.length.num_steps)
+    with open_sinks(logged, on_record=note) as report, observed(context) as observe:
+        pipeline: Any = InputPipeline(context.job, batches)
+        records = StepRecords(context, pipeline, report, observe)
 
         def step(side: str) -> dict[str, float]:
-            nonlocal progress
-            parts.clock.sample_steps = side == "sampled"
-            parts.clock.start_step(progress.step + 1)
-            result = train_step(parts, batches, lambda batch: None, progress.step, 1e-6, progress.scale)
-            before, progress = progress, progress.after_step(result)
+            before = made.progress
+            context.clock.sample_steps = side == "sampled"
+            context.clock.start_step(before.step + 1)
+            result = made.step()
             began = time.perf_counter()
-            records.write(before, progress, 1e-6, result)
+            records.write(before, made.progress, made.rate, result)
             return {**of_step, "records": time.perf_counter() - began}
 
         yield step
-
-
-def random_batches(net: Net) -> list[Any]:
-    """Return the micro-batches of a step, like those of the loader."""
-    import numpy as np
-
-    from mxtrain.data.loading.loader import Batch, Request
-
-    rng = np.random.default_rng(0)
-    size = min(net.batch_size, 32)
-    return [
-        Batch(
-            Request(0, position, 0, np.arange(size)),
-            {
-                "data": rng.standard_normal((size, 3, net.image_size, net.image_size)).astype(np.float32),
-                "label": rng.integers(0, NUM_CLASSES, size).astype(np.float32),
-            },
-            None,
-        )
-        for position in range(net.batch_size // size)
-    ]
 
 
 def table(found: dict[str, dict[str, float]]) -> str:

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
-from benchmarks.harness import commands, parsing, processes
+from benchmarks.harness import commands, parsing, pictures, processes
 from benchmarks.harness.rounds import in_turns, medians
 from benchmarks.harness.tables import markdown
 
@@ -40,27 +40,14 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
-        write_pictures(folder / "pictures")
-        commands.pack(folder / "pictures", folder / "t.rec")
+        source = pictures.write(folder / "pictures", 2 * BATCH_SIZE, 400, 300, CLASSES)
+        commands.pack(source, folder / "t.rec")
         for net in options.nets:
             turns = {side: lambda side=side, net=net: start(side, net, folder) for side in SIDES}
             # In the first round files come into memory, and the operators' functions into their file.
             found = in_turns(turns, options.rounds, warm_up=1)
             print(table(net, found), flush=True)
     return 0
-
-
-def write_pictures(folder: Path) -> None:
-    import numpy as np
-
-    from mxtrain.core.opencv import cv2
-
-    random = np.random.default_rng(0)
-    for number in range(2 * BATCH_SIZE):
-        path = folder / f"class{number % CLASSES}" / f"{number}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        small = random.integers(0, 255, (30, 40, 3), dtype=np.uint8)
-        cv2.imwrite(str(path), cv2.resize(small, (400, 300), interpolation=cv2.INTER_CUBIC))
 
 
 def start(side: str, net: str, folder: Path) -> list[Mark]:

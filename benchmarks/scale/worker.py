@@ -6,7 +6,6 @@ pass. When gradients and sums are there is seen by threads that wait for the sam
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 import tempfile
@@ -14,10 +13,11 @@ import threading
 import time
 from typing import Any, NamedTuple, Sequence
 
+from benchmarks.harness import training
 from benchmarks.harness.groups import answer_turns
 from benchmarks.scale.nets import NETS, Net
 
-CLASSES = 1000
+RATE = 1e-4
 PAIRS = 3  # of steps in a turn, one of each kind
 CLUSTER = ("--kvstore", "dist_sync", "--start-timeout", "90", "--stall-timeout", "3600")
 
@@ -106,30 +106,16 @@ def main(name: str, core: int) -> None:
 
 def take_turns(run: Any, group: Any, net: Net) -> None:
     """Answer each line of stdin with a list of timed steps; the very first step is left out."""
-    import numpy as np
-
-    from mxtrain.data.loading.loader import Batch, Request
-    from mxtrain.optim import precision
-    from mxtrain.tasks.classification import Classification
-    from mxtrain.train import job as jobs
-    from mxtrain.train import step
-    from mxtrain.train.context import build_context
-
-    samples_unread: Any = range(10**6)
-    job = jobs.of_data(Classification.numbered(run, CLASSES), samples_unread)
-    parts = build_context(dataclasses.replace(job, group=group))
-    rng = np.random.default_rng(group.rank)
-    data = rng.standard_normal((net.batch_of_worker, 3, net.image_size, net.image_size)).astype(np.float32)
-    label = rng.integers(0, CLASSES, net.batch_of_worker).astype(np.float32)
-    samples = np.arange(net.batch_of_worker)
-    batch = Batch(Request(0, group.rank, 0, samples), {"data": data, "label": label}, None)
-    timer, number = ReductionTimer(parts.trainer), 0
+    context = training.context_of(run, group=group)
+    batches = training.batches_of(
+        *training.noise(net.batch_of_worker, net.image_size, seed=group.rank), first=group.rank
+    )
+    made, timer = training.Training(context, batches, RATE), ReductionTimer(context.trainer)
 
     def timed(hides: bool) -> Timed:
-        nonlocal number
-        timer.hides, number = hides, number + 1
+        timer.hides = hides
         started = time.perf_counter()
-        outcome = step.train_step(parts, [batch], lambda batch: None, number, 1e-4, precision.LossScale())
+        outcome = made.step()
         seconds = time.perf_counter() - started
         assert outcome.applied and outcome.num_samples == net.batch_of_worker * group.world_size, outcome
         return Timed(hides, seconds, timer.computed, timer.summed, timer.finished)

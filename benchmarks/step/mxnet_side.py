@@ -11,9 +11,10 @@ from typing import Any, Callable
 
 import numpy as np
 
+from benchmarks.harness import training
 from benchmarks.step import multiplications, turns
 from benchmarks.step.nets import CLASSES, FOR_TESTS, NETS, Net, batch
-from mxtrain import config
+from mxtrain.config import Run
 
 
 def main() -> None:
@@ -41,21 +42,15 @@ def _take_turns(net: Net, parts: Any, path: str) -> None:
 
 def parts_of(net: Net, amp: str, amp_table: str = "") -> Any:
     """Return a run's parts as `fit` builds them."""
-    from mxtrain.tasks.classification import Classification
-    from mxtrain.train import job as jobs
-    from mxtrain.train.context import build_context
-
     if net.vocabulary:
         return _parts_of_tokens(net, amp, amp_table)
-    run = config.parse(_flags(net, amp, amp_table, net.model, net.size))
-    return build_context(jobs.of_data(Classification.numbered(run, CLASSES), range(10**6)))
+    return training.context_of(_run(net, amp, amp_table, net.model, net.size), CLASSES)
 
 
-def _flags(net: Net, amp: str, amp_table: str, model: str, image_size: int) -> list[str]:
-    flags = f"--train none.rec --model {model} --image-size {image_size} --optimizer {net.optimizer}"
-    precision = ["--amp", amp, "--amp-table", amp_table]
-    size = f"--batch-size {net.samples} --micro-batch {net.samples} --lr {net.rate}"
-    return [*flags.split(), *size.split(), *precision]
+def _run(net: Net, amp: str, amp_table: str, model: str, image_size: int) -> Run:
+    size = ("--batch-size", net.samples, "--micro-batch", net.samples, "--image-size", image_size)
+    learning = ("--model", model, "--optimizer", net.optimizer, "--lr", net.rate)
+    return training.run_of(*learning, *size, "--amp", amp, "--amp-table", amp_table)
 
 
 def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
@@ -67,13 +62,10 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     from mxtrain.optim import optimizers, precision
     from mxtrain.optim.weight_decay import exempt_from_decay
     from mxtrain.runtime import mx
-    from mxtrain.tasks.classification import Classification
-    from mxtrain.train import job as jobs
-    from mxtrain.train.context import build_context
     from mxtrain.train.net.build_net import BuiltNet
 
-    run = config.parse(_flags(net, amp, amp_table, "small_cnn", 32))
-    parts = build_context(jobs.of_data(Classification.numbered(run, 10), range(10**6)))
+    run = _run(net, amp, amp_table, "small_cnn", 32)
+    parts = training.context_of(run, num_classes=10)
     from benchmarks.step import mxnet_nets
 
     of_tokens = mxnet_nets.of_tokens(net)
@@ -96,18 +88,10 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
 
 def steps_of(net: Net, parts: Any) -> Callable[[], float]:
     """Return a function that makes one more step and returns its loss."""
-    from mxtrain.data.loading.loader import Batch, Request
-    from mxtrain.optim import precision
-    from mxtrain.train import step
-
-    data, label = batch(net)
-    given = Batch(Request(0, 0, 0, np.arange(net.samples)), {"data": data, "label": label}, None)
-    number = 0
+    made = training.Training(parts, training.batches_of(*batch(net)), net.rate)
 
     def make_step() -> float:
-        nonlocal number
-        outcome = step.train_step(parts, [given], lambda _: None, number, net.rate, precision.LossScale())
-        number += 1
+        outcome = made.step()
         assert outcome.applied and outcome.num_samples == net.samples
         return outcome.loss
 

@@ -6,43 +6,35 @@ only ever adds.
 
 from __future__ import annotations
 
-import argparse
 import time
 from typing import Any, Callable
 
-from benchmarks.step import mxnet_side
-from benchmarks.step.nets import CLASSES, Net
-from mxtrain import config, runtime
+from benchmarks.harness import parsing, training
+from benchmarks.harness.rounds import in_turns
+from benchmarks.harness.tables import markdown
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parsing.parser("step.overhead", __doc__, rounds=8)
     parser.add_argument("--model", default="resnet18_v1b")
     parser.add_argument("--image-size", default=224, type=int)
     parser.add_argument("--batch-size", default=32, type=int)
-    parser.add_argument("--turns", default=8, type=int)
     options = parser.parse_args()
-    runtime.load()
     from mxtrain.optim import precision
-    from mxtrain.tasks.classification import Classification
-    from mxtrain.train import job as jobs
-    from mxtrain.train.context import build_context
     from mxtrain.train.net import build_net
 
-    flags = f"--train t.rec --model {options.model} --image-size {options.image_size} --ema 0.999"
-    size = f"--batch-size {options.batch_size} --micro-batch {options.batch_size}"
-    run = config.parse(f"{flags} {size}".split())
-    net = Net(options.model, options.batch_size, options.image_size, rate=1e-4)
+    count, size = options.batch_size, options.image_size
+    flags = ("--model", options.model, "--image-size", size, "--batch-size", count, "--micro-batch", count)
     with build_net.compiling("off"):
-        parts = build_context(jobs.of_data(Classification.numbered(run, CLASSES), range(10**6)))
-        timed = {"a whole step": mxnet_side.steps_of(net, parts), **pieces(parts)}
-        fastest = dict.fromkeys(timed, float("inf"))
-        for _ in range(options.turns):
-            for name, call in timed.items():
-                fastest[name] = min(fastest[name], seconds_of(call))
-    for name, seconds in fastest.items():
-        print(f"{name:32} {seconds * 1e3:9.1f} ms {seconds / fastest['a whole step']:8.2%}")
-    assert precision.all_finite([p.list_data()[0] for p in parts.trainer.parameters])
+        context = training.context_of(training.run_of(*flags, "--ema", 0.999))
+        made = training.Training(context, training.batches_of(*training.noise(count, size)), rate=1e-4)
+        calls = {"a whole step": made.step, **pieces(context)}
+        turns = {name: lambda call=call: seconds_of(call) for name, call in calls.items()}
+        fastest = {name: min(each) for name, each in in_turns(turns, options.rounds).items()}
+    whole = fastest["a whole step"]
+    rows = [(name, f"{each * 1e3:.1f}", f"{each / whole:.2%}") for name, each in fastest.items()]
+    print(markdown(("", "ms", "of a step"), rows, "lr"))
+    assert precision.all_finite([p.list_data()[0] for p in context.trainer.parameters])
 
 
 def pieces(parts: Any) -> dict[str, Callable[[], Any]]:
