@@ -56,15 +56,11 @@ def main() -> int:
         first_steps = _first_steps(digits[0], folder, torch)
         learnt, linear_found = {}, {}
         if "digits" in options.tasks:
-            learnt["digits"] = _learn(
-                Task("digits", digits, folds.NUM_CLASSES, commands.DIGITS), folder, torch
-            )
+            learnt["digits"] = _learn(Task("digits", digits, commands.DIGITS), folder, torch)
         if "shapes" in options.tasks:
             pictures = shapes.make(options.folder, NUM_TRAIN, NUM_VAL)
             seeds = [pictures] * NUM_SEEDS
-            learnt["shapes"] = _learn(
-                Task("shapes", seeds, len(shapes.CLASSES), commands.SHAPES), folder, torch
-            )
+            learnt["shapes"] = _learn(Task("shapes", seeds, commands.SHAPES), folder, torch)
             linear_found = linear.accuracies(*pictures)
     curves.draw(options.png, [*first_steps, *(_panel(name, results) for name, results in learnt.items())])
     lines, all_met = judge.bars(first_steps, learnt, linear_found)
@@ -76,7 +72,7 @@ def _first_steps(packs: tuple[Path, Path], folder: Path, torch: Path) -> list[Pa
     """Return the first losses of mxtrain and of PyTorch, a panel for each optimizer."""
     panels = []
     for optimizer, flags in FIRST_STEPS_OF.items():
-        task = Task(f"first-steps-{optimizer}", [packs], folds.NUM_CLASSES, (*FIRST_STEPS, *flags))
+        task = Task(f"first-steps-{optimizer}", [packs], (*FIRST_STEPS, *flags))
         found = {side: train(task, side, 0, folder, torch).losses for side in (OURS, TORCH)}
         panels.append(Panel(f"first steps, {optimizer}", found, judge.FIRST_STEPS_BAR))
     return panels

@@ -23,9 +23,9 @@ import numpy as np
 from benchmarks import curves
 from benchmarks.curves import Panel
 from benchmarks.harness import commands, environments, parsing, processes
+from benchmarks.learn.sides import OURS, TORCH, train_with_torch
 from mxtrain.config.flags.arguments import png_path
 
-OURS, TORCH = "mxtrain", "torch"
 TOKENIZER = "bpe:vocabulary=2048"
 RECIPE = (
     *("--task", "lm", "--model", "gpt:layers=4,heads=4,width=128", "--window", 128, "--max-steps", 250),
@@ -84,9 +84,7 @@ def _trained(data: Path, folder: Path, seed: int, torch: Path) -> Iterator[tuple
     commands.fit_once(ours, *RECIPE, *sets, "--seed", seed)
     yield OURS, ours
     if commands.is_missing(theirs):
-        weights = folder / f"lm-{seed}.npz"
-        processes.run(sys.executable, "-m", "benchmarks.learn.start_again", ours, weights)
-        processes.run(torch, "-m", "benchmarks.learn.torch_lm", ours, weights, theirs)
+        train_with_torch(torch, ours, theirs)
         commands.mark_ended(theirs)
     yield TORCH, theirs
 

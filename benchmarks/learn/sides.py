@@ -18,8 +18,14 @@ class Task(NamedTuple):
 
     name: str
     packs: Sequence[tuple[Path, Path]]
-    num_classes: int
     recipe: tuple[object, ...]
+
+
+def train_with_torch(torch: Path, ours: Path, out: Path) -> None:
+    """Train mxtrain's run `ours` again in PyTorch, from the weights that it began with."""
+    weights = out.with_suffix(".npz")
+    processes.run(sys.executable, "-m", "benchmarks.learn.start", ours, weights)
+    processes.run(torch, "-m", "benchmarks.learn.torch_side", ours, weights, out)
 
 
 class Trained(NamedTuple):
@@ -43,8 +49,6 @@ def _train(task: Task, side: str, number: int, out: Path, ours: Path, torch: Pat
     train, val = task.packs[number]
     flags = (*task.recipe, "--train", train, "--val", val, "--seed", number)
     if side == TORCH:
-        weights = out.with_suffix(".npz")
-        processes.run(sys.executable, "-m", "benchmarks.learn.start", weights, task.num_classes, *flags)
-        processes.run(torch, "-m", "benchmarks.learn.torch_side", ours, weights, out)
+        train_with_torch(torch, ours, out)
     else:
         commands.fit(out, *flags, *(("--amp", "bf16") if side == BF16 else ()))

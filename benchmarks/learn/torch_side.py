@@ -1,113 +1,111 @@
 """A run of mxtrain again, in PyTorch: `torch_side.py RUN_FOLDER WEIGHTS.npz OUT`, with torch's Python.
 
-From mxtrain come the config, the pictures in their order as the loader makes them, and the rate of each step; all of
-that knows no mxnet. Net, gradients and optimizer are PyTorch's. Writes OUT/metrics.jsonl as mxtrain does.
+From mxtrain come the config, the samples in their order as the loader makes them, and the rate of each step; all of
+that knows no mxnet. Net, loss, gradients and optimizer are PyTorch's. Writes OUT/metrics.jsonl as mxtrain does.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import sys
 from pathlib import Path
-from typing import Any, Iterable, Iterator
+from typing import Any, Iterable, Iterator, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 
 from benchmarks.harness import commands
-from benchmarks.learn.torch_nets import NETS
 from mxtrain import config
 from mxtrain.checkpoint import directory
-from mxtrain.data.augment.transforms import eval_transform, train_transform
-from mxtrain.data.image_fields import picture_assembly
+from mxtrain.data.interfaces import Dataset
 from mxtrain.data.loading import run_plan, sample_requests
 from mxtrain.data.loading.assembly import SampleAssembly
 from mxtrain.data.loading.loader import Batch, Loader, Request, loader_options
 from mxtrain.data.records.record_sets import open_set
+from mxtrain.tasks.interfaces.data import TaskData
+
+SUBJECTS = {
+    "classification": "benchmarks.learn.torch_pictures:Pictures",
+    "lm": "benchmarks.learn.torch_lm:Texts",
+}
+
+
+MICRO_BATCH = 32  # of evaluations
+
+
+class Subject(Protocol):
+    """What is learnt; made of the run and the description in its checkpoint."""
+
+    task: TaskData
+    net: nn.Module
+
+    def losses_of(self, arrays: dict[str, Any]) -> tuple[torch.Tensor, int]:
+        """Return the sum of a micro-batch's losses, and its weight."""
+
+    def score(self, batches: Iterable[Batch]) -> dict[str, float]:
+        """Return the score over all samples that were held out."""
 
 
 def main() -> None:
     theirs, weights, out = map(Path, sys.argv[1:])
     found = directory.newest(theirs / "checkpoints")
     assert found is not None
-    run, num_classes = config.from_flat(found[1]["config"]), len(found[1]["description"]["class_names"])
-    net = NETS[run.model.model](num_classes)
-    load(net, dict(np.load(weights)))
+    run = config.from_flat(found[1]["config"])
+    module, _, name = SUBJECTS[run.model.task].partition(":")
+    subject: Subject = getattr(importlib.import_module(module), name)(run, found[1]["description"])
+    load(subject.net, dict(np.load(weights)))
     rates = [record["lr"] for record in commands.records(theirs, "train")]
     out.mkdir(parents=True)
     with (out / "metrics.jsonl").open("w") as metrics:
-        for step, loss in enumerate(train(run, net, rates), 1):
+        for step, loss in enumerate(train(run, subject, rates), 1):
             metrics.write(json.dumps({"kind": "train", "step": step, "loss": loss}) + "\n")
-        metrics.write(
-            json.dumps({"kind": "eval", "step": len(rates), "val_accuracy": accuracy(run, net)}) + "\n"
-        )
+        metrics.write(json.dumps({"kind": "eval", "step": len(rates), **evaluate(run, subject)}) + "\n")
 
 
-def train(run: config.Run, net: nn.Module, rates: list[float]) -> Iterator[float]:
+def train(run: config.Run, subject: Subject, rates: list[float]) -> Iterator[float]:
     """Yield the loss of each step after making it."""
-    records = open_set(str(run.data.train))
-    assembly = picture_assembly(
-        *(
-            records,
-            train_transform(run.data.augment, run.data.image_size),
-            run.data.image_size,
-            run.optim.seed,
-        )
-    )
+    samples, net = subject.task.samples_of(run, open_set(str(run.data.train))), subject.net
     update = OPTIMIZERS[run.optim.optimizer](run.optim, net)
     net.train()
-    samples_of, plan = sample_requests.epoch_sampler(run, records), run_plan.of_run(run, len(records))
+    samples_of, plan = sample_requests.epoch_sampler(run, samples), run_plan.of_run(run, len(samples))
     requests = sample_requests.training_requests(samples_of, plan, range(len(rates)))
-    with _open(run, assembly, requests) as loader:
-        for step, batches in itertools.groupby(loader, key=lambda batch: batch.request.step):
-            net.zero_grad()
-            loss, num_samples = backward(net, loader, batches)
-            for parameter in net.parameters():
-                parameter.grad /= num_samples
-            update(rates[step])
-            yield loss / num_samples
+    batches = _loaded(run, subject.task, samples, requests, is_training=True)
+    for step, of_step in itertools.groupby(batches, key=lambda batch: batch.request.step):
+        net.zero_grad()
+        total, weight = 0.0, 0
+        for batch in of_step:
+            losses, count = subject.losses_of(batch.arrays)
+            losses.backward()
+            total, weight = total + losses.item(), weight + count
+        for parameter in net.parameters():
+            parameter.grad /= weight
+        update(rates[step])
+        yield total / weight
 
 
-def backward(net: nn.Module, loader: Loader, batches: Iterable[Batch]) -> tuple[float, int]:
-    """Sum the gradients of a step's micro-batches; return their summed loss and number of samples."""
-    total, num_samples = 0.0, 0
-    for batch in batches:
-        loss = nn.functional.cross_entropy(
-            net(_tensor(batch.arrays["data"])), _tensor(batch.arrays["label"]).long(), reduction="sum"
-        )
-        loss.backward()
-        total += loss.item()
-        num_samples += len(batch)
-        loader.release(batch)
-    return total, num_samples
+def evaluate(run: config.Run, subject: Subject) -> dict[str, float]:
+    samples = subject.task.samples_of(run, open_set(str(run.data.val)))
+    requests = sample_requests.evaluation_requests(len(samples), MICRO_BATCH)
+    subject.net.eval()
+    with torch.no_grad():
+        return subject.score(_loaded(run, subject.task, samples, requests, is_training=False))
 
 
-def accuracy(run: config.Run, net: nn.Module) -> float:
-    """Return the accuracy on all held-out pictures."""
-    records = open_set(str(run.data.val))
-    assembly = picture_assembly(
-        *(records, eval_transform(run.data.image_size, run.data.val_resize), run.data.image_size), seed=0
-    )
-    net.eval()
-    with torch.no_grad(), _open(
-        run, assembly, sample_requests.evaluation_requests(len(records), 64)
-    ) as loader:
-        correct = 0
+def _loaded(
+    run: config.Run, task: TaskData, samples: Dataset, requests: Iterable[Request], is_training: bool
+) -> Iterator[Batch]:
+    """Yield the micro-batches of `requests`; each is valid until the next one."""
+    assembly = SampleAssembly(samples, task.reader(is_training), task.fields, run.optim.seed)
+    with Loader(assembly, iter(requests), loader_options(run.data)) as loader:
         for batch in loader:
-            correct += int(
-                (net(_tensor(batch.arrays["data"])).argmax(1) == _tensor(batch.arrays["label"])).sum()
-            )
+            yield batch
             loader.release(batch)
-    return correct / len(records)
 
 
-def _open(run: config.Run, assembly: SampleAssembly, asked: Iterable[Request]) -> Loader:
-    return Loader(assembly, iter(asked), loader_options(run.data))
-
-
-def _tensor(array: Any) -> torch.Tensor:
+def tensor(array: Any) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array))
 
 

@@ -29,7 +29,7 @@ def test_torch_makes_the_same_first_steps(optimizer: str, tmp_path: Path) -> Non
         pytest.skip("torch is not installed: python -m benchmarks.learn --setup")
     recipe = (*learn.FIRST_STEPS, *learn.FIRST_STEPS_OF[optimizer], *FEW_STEPS)
     packs = folds.make(tmp_path / "digits")[0]
-    task = Task("digits", [packs, packs], folds.NUM_CLASSES, recipe)
+    task = Task("digits", [packs, packs], recipe)
     ours, torchs = (train(task, side, 0, tmp_path, torch) for side in (OURS, TORCH))
     assert len(torchs.losses) == 4
     assert curves.relative_difference(torchs.losses, ours.losses).max() <= FIRST_STEPS_BAR
@@ -46,7 +46,7 @@ def test_the_first_weights_are_the_runs(tmp_path: Path) -> None:
     train_on = ("--train", tmp_path / "noise.rec", "--num-classes", 9, "--image-size", 32, "--batch-size", 8)
     flags = (*train_on, "--model", "benchmarks.learn.nets:thin_resnet", "--lr", 1e-30)
     out = commands.fit(tmp_path / "run", *flags, "--max-steps", 1)
-    processes.run(sys.executable, "-m", "benchmarks.learn.start", tmp_path / "start.npz", 9, *flags)
+    processes.run(sys.executable, "-m", "benchmarks.learn.start", out, tmp_path / "start.npz")
     start = np.load(tmp_path / "start.npz")
     kept = mx.nd.load(str(next(out.glob("checkpoints/step-*/weights.params"))))
     assert list(start) == list(kept)
