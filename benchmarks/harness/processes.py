@@ -28,7 +28,7 @@ class Ended(NamedTuple):
 
     @property
     def last_error(self) -> str:
-        return (self.errors.strip().splitlines() or ["no reason given"])[-1]
+        return (self.errors.strip() or self.output.strip() or f"exit code {self.exit_code}").splitlines()[-1]
 
     @property
     def answer(self) -> Any:
@@ -36,22 +36,31 @@ class Ended(NamedTuple):
         return json.loads(self.output.splitlines()[-1])
 
 
-def attempt(
-    *line: object, deadline_seconds: float = DEADLINE_SECONDS, is_neutral: bool = False, **environment: str
-) -> Ended:
-    """Run a command in the checkout, however it ends; what it leaves behind is killed.
+class Failed(Exception):
+    """A command that failed or was late, in its last words."""
 
-    A neutral one has none of the SETTINGS of this shell. One that is late ends with a signal's exit code.
+
+def attempt(
+    *line: object,
+    deadline_seconds: float = DEADLINE_SECONDS,
+    is_neutral: bool = False,
+    folder: Path = ROOT,
+    **environment: str,
+) -> Ended:
+    """Run a command, however it ends; what it leaves behind is killed.
+
+    It is run in the checkout, or in a folder from which that is not importable. A neutral one has none of the SETTINGS
+    of this shell. One that is late ends with a signal's exit code.
     """
-    inherited = {
-        name: value for name, value in os.environ.items() if not (is_neutral and name.startswith(SETTINGS))
-    }
+    left_out = (*(SETTINGS if is_neutral else ()), "PYTHONPATH")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     # PYTHONPATH is for scripts, and for other environments than ours.
-    environment = {**inherited, "PYTHONPATH": str(ROOT), **environment}
+    importable = {"PYTHONPATH": str(ROOT)} if folder == ROOT else {}
+    environment = {**inherited, **importable, **environment}
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [str(word) for word in line],
-            cwd=ROOT,
+            cwd=folder,
             env=environment,
             stdout=output,
             stderr=errors,
@@ -70,6 +79,14 @@ def attempt(
         said = f"not done in {deadline_seconds} s" if is_late else errors.read()
         cpu_seconds = usage.ru_utime + usage.ru_stime
         return Ended(process.returncode, output.read(), said, cpu_seconds, usage.ru_maxrss / 1024)
+
+
+def require(*line: object, **options: Any) -> Ended:
+    """Run a command as `attempt` does; Failed where it fails."""
+    ended = attempt(*line, **options)
+    if ended.exit_code:
+        raise Failed(ended.last_error)
+    return ended
 
 
 def run(*line: object, **options: Any) -> Ended:

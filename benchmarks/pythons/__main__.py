@@ -13,18 +13,17 @@ A row whose Python is not on this machine is left out and said. Exits with 1 whe
 from __future__ import annotations
 
 import argparse
-import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from benchmarks.harness import parsing
+from benchmarks.harness.processes import Failed
 from benchmarks.pythons import debian, fresh, table
 from benchmarks.pythons.parts import PARTS
 from benchmarks.pythons.rows import ROWS, Row
 
 VERSIONS = "import platform, cv2, numpy; print(platform.python_version(), numpy.__version__, cv2.__version__)"
-FAILURES = (subprocess.CalledProcessError, subprocess.TimeoutExpired)
 
 
 def main() -> int:
@@ -72,8 +71,8 @@ def line_of(row: Row) -> list[str]:
         try:
             python, source = machine.install(row, Path(folder))
             versions = python("-c", VERSIONS).split()
-        except FAILURES as error:
-            return table.line(row, [], [f"not installed: {last_words(error)}"] * len(PARTS))
+        except Failed as error:
+            return table.line(row, [], [f"not installed: {cell_of(error)}"] * len(PARTS))
         script = f"{source}/benchmarks/pythons/parts.py"
         return table.line(row, versions, [outcome(python, script, part) for part in PARTS])
 
@@ -82,17 +81,14 @@ def outcome(python: fresh.Python, *words: str) -> str:
     """Run a part, and return 'ok' or what went wrong, as a cell of the table."""
     try:
         python(*words)
-    except FAILURES as error:
-        return last_words(error)
+    except Failed as error:
+        return cell_of(error)
     return "ok"
 
 
-def last_words(error: subprocess.CalledProcessError | subprocess.TimeoutExpired) -> str:
-    """Return the last line that a failed command said, short enough for a cell."""
-    if isinstance(error, subprocess.TimeoutExpired):
-        return f"not done after {error.timeout:.0f} s"
-    said = (error.stderr or error.stdout or "").strip().splitlines()
-    return (said or [f"exit code {error.returncode}"])[-1].replace("|", "/")[:120]
+def cell_of(error: Failed) -> str:
+    """Return the last words of what failed, short enough for a cell."""
+    return str(error).replace("|", "/")[:120]
 
 
 if __name__ == "__main__":

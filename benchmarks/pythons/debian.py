@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
+from benchmarks.harness.processes import Ended, require
 from benchmarks.pythons import fresh
 from benchmarks.pythons.rows import Row
 
@@ -35,7 +35,7 @@ def make(root: Path, suite: str, packages: str = PACKAGES) -> None:
     line = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", suite, str(root)]
     # A mirror may stand still, and an index of Debian's testing expires within a week.
     line.append('--aptopt=Acquire::Check-Valid-Until "false"')
-    subprocess.run(line, check=True, capture_output=True, text=True, timeout=ROOT_SECONDS)
+    require(*line, deadline_seconds=ROOT_SECONDS)
     for path in map(Path, LENT):
         if path.exists():
             shutil.copy(path, root / path.relative_to("/"))
@@ -45,13 +45,13 @@ def make(root: Path, suite: str, packages: str = PACKAGES) -> None:
 
 def give(folder: Path) -> None:
     """Make the user the owner of all in a folder."""
-    subprocess.run(["chown", "-R", f"{USER}:{USER}", str(folder)], check=True, timeout=fresh.PART_SECONDS)
+    require("chown", "-R", f"{USER}:{USER}", folder, deadline_seconds=fresh.PART_SECONDS)
 
 
-def run(root: Path, command: str, seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a line of bash in the user's home in there; CalledProcessError where it fails."""
+def run(root: Path, command: str, seconds: float) -> Ended:
+    """Run a line of bash in the user's home in there; Failed where it fails."""
     lent = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(VARIABLES)]
-    inside = [
+    inside = (
         "env",
         "-i",
         f"HOME=/{HOME}",
@@ -60,26 +60,13 @@ def run(root: Path, command: str, seconds: float) -> subprocess.CompletedProcess
         "bash",
         "-c",
         f"cd /{HOME} && {command}",
-    ]
-    line = [
-        "unshare",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "bash",
-        "-c",
-        INSIDE,
-        "bash",
-        str(root),
-        f"{USER}:{USER}",
-        *inside,
-    ]
-    return subprocess.run(line, check=True, capture_output=True, text=True, timeout=seconds)
+    )
+    apart = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", INSIDE, "bash")
+    return require(*apart, root, f"{USER}:{USER}", *inside, deadline_seconds=seconds)
 
 
 def install(row: Row, folder: Path) -> fresh.Installed:
-    """Run `make demo` in such a Debian; CalledProcessError or TimeoutExpired where it fails."""
+    """Run `make demo` in such a Debian; Failed where it fails."""
     root = folder / "root"
     make(root, row.debian, f"{PACKAGES},{COMPILER}" if row.compiler else PACKAGES)
     fresh.last_commit(root / HOME / "mxtrain")
@@ -90,6 +77,6 @@ def install(row: Row, folder: Path) -> fresh.Installed:
     def python(*words: str) -> str:
         # Not beside the checkout: a folder called mxtrain hides what is installed.
         line = shlex.join([f"/{HOME}/mxtrain/.venv/bin/python", *words])
-        return run(root, f"cd work && {line}", fresh.PART_SECONDS).stdout
+        return run(root, f"cd work && {line}", fresh.PART_SECONDS).output
 
     return fresh.Installed(python, f"/{HOME}/mxtrain")

@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 from typing import Callable, NamedTuple
 
+from benchmarks.harness import processes
 from benchmarks.harness.processes import ROOT
 from benchmarks.pythons.rows import Row
 
@@ -34,8 +35,7 @@ def interpreter(version: str) -> str | None:
     among = sorted(map(str, pyenv.glob(f"versions/{version}.*/bin/{name}")), reverse=True)
     for path in [*filter(None, [shutil.which(name)]), *among]:
         # pyenv's shims are on PATH for versions that they then refuse to run.
-        asked = subprocess.run([path, "-c", "import ensurepip"], capture_output=True, timeout=PART_SECONDS)
-        if asked.returncode == 0:
+        if not processes.attempt(path, "-c", "import ensurepip", folder=Path("/")).exit_code:
             return path
     return None
 
@@ -48,7 +48,7 @@ def last_commit(folder: Path) -> None:
 
 
 def install(row: Row, folder: Path) -> Installed:
-    """Install as a row says, in a folder; CalledProcessError or TimeoutExpired where it fails."""
+    """Install as a row says, in a folder; Failed where it fails."""
     source, environment, work = folder / "source", folder / "environment", folder / "work"
     work.mkdir()
     last_commit(source)
@@ -81,14 +81,5 @@ def _install_built(row: Row, python: str, source: Path, environment: Path, compi
 
 
 def _run(folder: Path, seconds: float, *words: str, **environment: str) -> str:
-    # The checkout must not be importable: what is tested is what was installed.
-    neutral = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(
-        words,
-        cwd=folder,
-        env={**neutral, **environment},
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=True,
-    ).stdout
+    # Not in the checkout: what is tested is what was installed.
+    return processes.require(*words, folder=folder, deadline_seconds=seconds, **environment).output

@@ -6,6 +6,7 @@ import re
 import time
 from pathlib import Path
 
+from benchmarks.harness.tables import markdown
 from benchmarks.pythons.parts import PARTS
 from benchmarks.pythons.rows import ROWS, Row
 
@@ -52,7 +53,7 @@ def read(path: Path) -> dict[Row, list[str]]:
 
 def keep(path: Path, row: Row, cells: list[str]) -> None:
     """Write a row's line into a file, beside those of other rows; another command may have made some by now."""
-    path.write_text(markdown({**read(path), row: cells}))
+    path.write_text(page({**read(path), row: cells}))
 
 
 def _row_of(cells: list[str]) -> Row | None:
@@ -62,7 +63,6 @@ def _row_of(cells: list[str]) -> Row | None:
     return Row(found[1], found[2], source, compiler == "yes", debian[1] if debian else "") if found else None
 
 
-def markdown(lines: dict[Row, list[str]]) -> str:
+def page(lines: dict[Row, list[str]]) -> str:
     """Return the whole page."""
-    shown = [list(COLUMNS), ["---"] * len(COLUMNS), *(lines[row] for row in ROWS if row in lines)]
-    return TEXT.format(table="\n".join("| " + " | ".join(cells) + " |" for cells in shown))
+    return TEXT.format(table=markdown(COLUMNS, (lines[row] for row in ROWS if row in lines)))

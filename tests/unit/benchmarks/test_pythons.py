@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Callable, Dict, List, Tuple
 
 import pytest
 
+from benchmarks.harness.processes import Failed
 from benchmarks.pythons import __main__ as pythons
 from benchmarks.pythons import debian, fresh, table
 from benchmarks.pythons.parts import PARTS
@@ -24,21 +24,21 @@ def line(row: Row, outcomes: list[str] = GREEN) -> list[str]:
 def installed(row: Row, folder: Path) -> fresh.Installed:
     def python(*words: str) -> str:
         if words == ("source/benchmarks/pythons/parts.py", "loader"):
-            raise subprocess.CalledProcessError(1, words, stderr="first | line\na | last one\n")
+            raise Failed("a | last one")
         return f"{row.python}.9 {row.numpy}.8 5.0.0"
 
     return fresh.Installed(python, "source")
 
 
 def not_installed(row: Row, folder: Path) -> fresh.Installed:
-    raise subprocess.TimeoutExpired(["make"], 1800)
+    raise Failed("not done in 1800 s")
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command, with a file that has a green line of all rows but the first."""
     file = tmp_path / "pythons.md"
-    file.write_text(table.markdown({row: line(row) for row in ROWS[1:]}))
+    file.write_text(table.page({row: line(row) for row in ROWS[1:]}))
     monkeypatch.setattr(fresh, "interpreter", lambda version: f"/usr/bin/python{version}")
     for machine in (fresh, debian):
         monkeypatch.setattr(machine, "install", installed)
@@ -52,7 +52,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_a_file_gives_its_lines_back_but_those_of_rows_that_are_no_more(tmp_path: Path) -> None:
     lines = {row: line(row) for row in ROWS}
-    text = table.markdown(lines)
+    text = table.page(lines)
     (tmp_path / "page.md").write_text(text.replace("3.8.7", "3.7.7"))
     assert len(set(ROWS)) == len(ROWS)
     assert table.read(tmp_path / "page.md") == {row: lines[row] for row in ROWS if row.python != "3.8"}
@@ -76,7 +76,7 @@ def test_what_is_missing_is_what_is_not_there_or_not_green(run: Run, monkeypatch
     assert list(run("--missing")[1]) == list(ROWS)
     monkeypatch.setattr(debian, "install", not_installed)
     code, lines = run("--missing")  # its packer failed
-    assert code == 1 and lines[ROWS[0]][6] == "not installed: not done after 1800 s"
+    assert code == 1 and lines[ROWS[0]][6] == "not installed: not done in 1800 s"
     monkeypatch.setattr(
         debian, "install", lambda row, folder: fresh.Installed(lambda *words: "3.14.0 2.5 5", "")
     )
