@@ -20,7 +20,7 @@ from typing import Mapping, NamedTuple
 from benchmarks import curves
 from benchmarks.curves import Curve, Panel
 from benchmarks.harness import commands, parsing, processes
-from benchmarks.harness.tables import markdown
+from benchmarks.harness.tables import Bar, render_bars
 from mxtrain.config.flags.arguments import png_path
 from mxtrain.core.system import kernels
 
@@ -111,16 +111,14 @@ def panel(name: str, subject: Subject, rec: Path, folder: Path) -> Panel:
 
 def table(panels: list[Panel]) -> tuple[str, bool]:
     """Return a table with a line for each run compared with the first, and whether all curves are the same."""
-    rows, all_same = [], True
+    bars = []
     for each in panels:
         (first, reference), *others = each.curves.items()
         for name, curve in others:
             apart = float(curves.relative_difference(curve, reference).max())
-            bar = each.bars.get(name, 0.0)
-            same = apart <= bar  # not so where a loss is not a number
-            all_same &= same
-            rows.append([each.title, name, f"{apart:.2g}", f"{bar:g}", "met" if same else "MISSED"])
-    text = markdown(["net", "run", "largest relative difference", "bar", ""], rows, "llrrl")
+            bar = each.bars.get(name, 0.0)  # not met where a loss is not a number
+            bars.append(Bar(f"{each.title}: {name}", f"{apart:.2g}", f"{bar:g}", apart <= bar))
+    text, all_same = render_bars(bars, "largest relative difference")
     return f"{text}\n\nThe reference is {first}.", all_same
 
 

@@ -67,7 +67,7 @@ def test_one_bit_of_one_run_decides_but_where_a_run_has_another_bar(
     text, all_same = table(panels)
     assert all_same == same
     assert text.count("| met |") == 2 * len(MAPPINGS) - 1 - (not same)
-    assert ("MISSED" in text) != same and f"| plain | {name} |" in text
+    assert ("MISSED" in text) != same and f"| plain: {name} |" in text
 
 
 @pytest.mark.parametrize("benchmark", ["same_curve", "learn"])
