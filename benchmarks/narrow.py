@@ -20,6 +20,7 @@ from benchmarks.step import nets as step_nets
 from benchmarks.step.nets import Net
 from benchmarks.step.overhead import seconds_of
 from mxtrain import runtime
+from mxtrain.core.system import kernels
 
 OF_TOKENS = ("gpt", "lstm")  # benchmarks.step's
 NETS = (
@@ -33,14 +34,16 @@ TOLERANCE = 0.03
 
 
 def main() -> None:
-    parser = parsing.parser("narrow", __doc__)
+    parser = parsing.parser("narrow", __doc__, rounds=5)
     parser.add_argument("models", nargs="*", default=NETS)
     parser.add_argument("--image-size", default=0, type=int, help="0: what the net was made for")
     parser.add_argument("--batch-size", default=8, type=int)
-    parser.add_argument("--turns", default=5, type=int)
     parser.add_argument("--amp", default="bf16")
     parser.add_argument("--amp-table", default="")
     options = parser.parse_args()
+    problem = kernels.bf16_problem()
+    if problem:
+        raise SystemExit(f"--amp {options.amp} {problem}")
     runtime.load()
     from mxtrain.train.net import build_net
 
@@ -58,7 +61,7 @@ def row(model: str, options: argparse.Namespace) -> tuple[float, tuple[str, ...]
     wide, _ = steps(model, options, "off", "")
     narrow, parts = steps(model, options, options.amp, options.amp_table)
     turns = {name: lambda step=step: seconds_of(step) for name, step in (("wide", wide), ("narrow", narrow))}
-    times = in_turns(turns, options.turns, warm_up=2)  # the first lay arrays out
+    times = in_turns(turns, options.rounds, warm_up=2)  # the first lay arrays out
     before, after = (statistics.median(taken) * 1e3 for taken in times.values())
     forecast = parts.built.forecast
     numbers = (

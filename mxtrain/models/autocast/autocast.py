@@ -31,8 +31,8 @@ class Forecast(NamedTuple):
 
     @property
     def speed(self) -> float:
-        """The speed, float32's being 1."""
-        return self.wide / max(1, self.chosen)
+        """The speed, float32's being 1; so it is too where nothing was chosen."""
+        return self.wide / self.chosen if self.chosen else 1.0
 
     @property
     def share(self) -> float:

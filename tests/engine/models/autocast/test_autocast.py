@@ -89,8 +89,8 @@ def test_a_gain_that_is_too_small_is_left() -> None:
 
 def test_a_class_without_times_and_a_wrong_kernel_stay_float32() -> None:
     x = convolution(mx.sym.var("x"), 0)
-    unknown = autocast_costs.Times({}, {}, 0.1, 1.0, "AVX512_CORE_BF16", "hash")
-    assert casts(nodes_of(x, autocast.Autocast(unknown))) == []
+    unknown = autocast.Autocast(autocast_costs.Times({}, {}, 0.0, 1.0, "AVX512_CORE_BF16", "hash"))
+    assert casts(nodes_of(x, unknown)) == [] and unknown.forecast.speed == autocast.Forecast().speed == 1
     wide = mx.sym.Convolution(
         mx.sym.var("x"), kernel=(3, 3), pad=(1, 1), stride=(2, 2), num_filter=32, no_bias=True, name="conv0"
     )
