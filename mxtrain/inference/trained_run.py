@@ -163,7 +163,8 @@ def net_of(checkpoint: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Any
     from mxtrain.train.net import build_net
 
     places = build_net.devices_of(devices)
-    lent = zoo.net_object(run.model.model) if python_objects.is_object(run.model.model) else None
+    lent = zoo.net_object(run.model.model)
     amp = precision.usable_amp(run.model.amp, places[0].device_type)
-    with contextlib.nullcontext() if lent is None else weights.kept(lent), build_net.compiling(amp):
+    values_kept = contextlib.nullcontext() if lent is None else weights.kept(lent)
+    with build_net.compiling(amp), build_net.own_settings_kept(run), values_kept:
         yield build_net.load_trained(checkpoint, places, run=run), places

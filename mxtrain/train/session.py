@@ -199,7 +199,7 @@ def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver =
         from mxtrain.train import loop
         from mxtrain.train.net import build_net
 
-        with build_net.compiling(run.model.amp):
+        with build_net.compiling(run.model.amp), build_net.own_settings_kept(run):
             net, ending = loop.train(job, stop_requests, run_start, observer)
         if not run_start.has_happened:
             ending = "nothing left to do"

@@ -107,7 +107,6 @@ def user_net(name: str, **sizes: Any) -> Block:
     net = as_user_code(f"--model {name}", function)(**sizes)
     if not isinstance(net, mx.gluon.Block):
         raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
-    _clear_added_gradients(net)
     net.forward = as_user_code(
         f"--model {name}", net.forward
     )  # errors name the flag, wherever the net is called
@@ -134,11 +133,10 @@ def net_object(name: str) -> Any:
     net = python_objects.require("--model", name) if python_objects.is_object(name) else None
     if not isinstance(net, mx.gluon.Block):
         return None  # perhaps a function that builds one, which is called as any other
-    _clear_added_gradients(net)
     return net
 
 
-def _clear_added_gradients(net: Any) -> None:
+def clear_added_gradients(net: Any) -> None:
     """Have gradients written: the step sums micro-batches itself, and nothing would clear those that are added."""
     for parameter in net.collect_params().values():
         if parameter.grad_req == "add":

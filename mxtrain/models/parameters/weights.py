@@ -53,6 +53,31 @@ def kept(net: Any) -> Iterator[None]:
             parameter._init_impl(values, contexts)
 
 
+@contextlib.contextmanager
+def training_settings_kept(net: Any) -> Iterator[None]:
+    """A block after which a net trains as it did before: which parameters do, at which rates, and which norms move."""
+    parameters = [
+        (parameter, {name: getattr(parameter, name) for name in ("grad_req", "lr_mult", "wd_mult")})
+        for parameter in net.collect_params().values()
+    ]
+    norms = [(layer._kwargs, dict(layer._kwargs)) for layer in layers(net, mx.gluon.nn.BatchNorm)]
+    try:
+        yield
+    finally:
+        for parameter, settings in parameters:
+            for name, value in settings.items():
+                setattr(parameter, name, value)
+        if any(settings != before for settings, before in norms):
+            net.apply(_forget_graph)  # which has the norms as they were
+        for settings, before in norms:
+            settings.update(before)
+
+
+def _forget_graph(block: Any) -> None:
+    if isinstance(block, mx.gluon.HybridBlock):
+        block._clear_cached_op()
+
+
 def put(parameter: Any, values: Any) -> None:
     """Give a parameter that has values others, on all devices.
 

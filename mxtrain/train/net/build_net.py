@@ -51,6 +51,14 @@ def compiling(amp: str) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def own_settings_kept(run: Run) -> Iterator[None]:
+    """A block after which a net that a Python program gave to the run, if it did, trains by none of the run's flags."""
+    net = zoo.net_object(run.model.model)
+    with contextlib.nullcontext() if net is None else weights.training_settings_kept(net):
+        yield
+
+
 def devices_of(names: str) -> list[Device]:
     """Return the MXNet devices that `--devices` names."""
     return [mx.Context(device_type, index) for device_type, index in batch_plan.parse_devices(names)]
@@ -73,6 +81,7 @@ def build_to_train(
     with tasks.in_code_of(task):
         own_net, contract = zoo.net_object(model.model), task.contract()
         net = task.build_net() if own_net is None else own_net
+    zoo.clear_added_gradients(net)
     thinned = thin_net.build_thin_net(net, name, model, contract, widths)
     frozen = freeze.freeze(net, model.freeze) if model.freeze else []
     named = weights.named_parameters(net)

@@ -62,7 +62,7 @@ def trained(out: Path, net: Any = None, **others: Any) -> Result:
     flags = {
         name: others.pop(name)
         for name in list(others)
-        if name in (*FLAGS, "resume", "amp", "amp_table", "devices", "early_stop")
+        if name in (*FLAGS, "resume", "amp", "amp_table", "devices", "early_stop", "freeze", "layer_decay")
     }
     run = Run.of(**{**FLAGS, "out": out, **flags})
     data = {"train": pictures(), "val": pictures(16)}
@@ -481,6 +481,33 @@ def test_runs_one_after_the_other_leave_nothing_behind(tmp_path: Path) -> None:
     assert curve(again) == curve(alone)
     evaluate(narrow)
     assert bits(trained(tmp_path / "after bf16 is evaluated")) == bits(alone)
+
+
+def training_settings(net: Any) -> list[Any]:
+    parameters = net.collect_params().values()
+    return [(each.grad_req, each.lr_mult, each.wd_mult) for each in parameters] + [dict(net[1]._kwargs)]
+
+
+def test_a_net_trains_by_no_flag_of_an_earlier_run(tmp_path: Path) -> None:
+    """As where its head is trained first, and then all of it."""
+    net, other = new_net(), new_net()
+    other[5].weight.grad_req = net[5].weight.grad_req = "add"
+    before = training_settings(net)
+    trained(tmp_path / "head", net, freeze="0.*,1.*", layer_decay=0.5, epochs=1)
+    assert training_settings(net) == before
+    mean = net[1].running_mean.data().asnumpy()
+    with mx.autograd.record():
+        output = net(mx.nd.ones((2, 3, 16, 16)))
+    output.backward()
+    mx.nd.waitall()  # reading a running mean does not wait for the backward pass of a static graph
+    assert not np.array_equal(net[1].running_mean.data().asnumpy(), mean)  # nor by the graph compiled for it
+    for mine, others in zip(net.collect_params().values(), other.collect_params().values()):
+        others.initialize()
+        others.shape = mine.shape
+        others.set_data(mine.data())
+    assert bits(trained(tmp_path / "all", net)) == bits(trained(tmp_path / "alone", other))
+    evaluate(tmp_path / "all", val=pictures(16), net=net)
+    assert training_settings(net) == before
 
 
 def test_how_mxnet_compiles_and_casts_is_put_back(tmp_path: Path) -> None:
