@@ -97,14 +97,14 @@ def command(argv: Sequence[str] | None) -> None:
 
 def run_program(run: config.Run, node: NodeSpec | None, own_program: Sequence[str]) -> None:
     """Run a Python program, which calls `fit(...)`, in this process of a cluster, or alone as Python does."""
-    from mxtrain import runtime
+    from mxtrain.tasks import registry as tasks
 
     if node is None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if not interrupts.is_ignored(signal.SIGHUP):
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
+    tasks.share_cores(run)
     program.run(own_program)
 
 

@@ -66,16 +66,27 @@ SECTIONS: dict[str, Any] = {
 NOTHING = (None, False, 0, "", "none", "off", "once", "auto")
 
 
+def changed(run: Run) -> frozenset[str]:
+    """Return the flags that are not what the run's task has for those left out."""
+    default = to_flat(Run(model=Model(task=run.model.task)))
+    return frozenset(name for name, value in to_flat(run).items() if value != default[name])
+
+
 def requested(run: Run) -> frozenset[str]:
     """Return the flags that somebody has set to something, be it to a default."""
     flat = to_flat(run)
     return frozenset(name for name in run.explicit & flat.keys() if flat[name] not in NOTHING)
 
 
+def flag_of(name: str) -> str:
+    """Return a flag as it is typed."""
+    return "--" + name.replace("_", "-")
+
+
 def flag_names() -> list[str]:
     """Return every flag of fit, in the order of --help."""
     fields = [field.name for section in SECTIONS.values() for field in dataclasses.fields(section)]
-    return ["--" + name.replace("_", "-") for name in fields] + ["--config", "--print-config"]
+    return [*map(flag_of, fields), "--config", "--print-config"]
 
 
 def from_flat(flat: dict[str, Any]) -> Run:

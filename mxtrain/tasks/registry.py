@@ -48,11 +48,16 @@ def class_of(run: Run) -> type[Task]:
     if name in TASKS:
         known: type[Task] = TASKS[name].load()
         return known
-    runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
+    share_cores(run)
     found: type[Task] = import_path.load_callable("--task", name)
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise UsageError(f"--task {name}: is no task; give a class that inherits mxtrain.tasks.task.Task")
     return found
+
+
+def share_cores(run: Run) -> None:
+    """Set how many cores mxnet gets, before code of the user's that may import it (docs/adr/0014)."""
+    runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
 
 
 def prediction_of(task: Task) -> TaskPrediction:

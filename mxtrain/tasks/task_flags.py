@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, Mapping
 
 from mxtrain import config
-from mxtrain.config import Model, Run, schema
+from mxtrain.config import Run, schema
 from mxtrain.config.components import losses, nets
 from mxtrain.core.errors import UsageError
 
@@ -37,11 +37,9 @@ def check(run: Run, task: type[Task], known: Mapping[str, Callable[[], type[Task
 
     These are imported, by the functions of `known`, only for the message.
     """
-    flags, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
-    requested = schema.requested(run)
-    for name in flags:
-        is_set = flags[name] != default[name] or name in requested
-        if is_set and name in ONLY_SOME_TASKS - task.flags:
+    meant = schema.changed(run) | schema.requested(run)
+    for name in config.to_flat(run):
+        if name in meant and name in ONLY_SOME_TASKS - task.flags:
             _refuse(run, name, "", known, lambda each, name=name: name in each.flags)  # type: ignore[misc]
     net, loss = nets.parse(run.model.model).name, losses.parse(run.model.loss).name
     if "model" in task.flags and net in nets.NETS and net not in task.nets:
@@ -52,10 +50,8 @@ def check(run: Run, task: type[Task], known: Mapping[str, Callable[[], type[Task
 
 def refuse_of_classes(run: Run, why: str) -> None:
     """Refuse flags of classes, whose defaults ask for nothing, where the data has none; `why` says what it has."""
-    flags, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
-    for name in sorted(OF_CLASSES):
-        if flags[name] != default[name]:
-            raise UsageError(f"--{name.replace('_', '-')} is for classes, and {why}; leave it out")
+    for name in sorted(OF_CLASSES & schema.changed(run)):
+        raise UsageError(f"{schema.flag_of(name)} is for classes, and {why}; leave it out")
 
 
 def _refuse(
@@ -67,4 +63,4 @@ def _refuse(
 ) -> None:
     heeding = [each for each, load in known.items() if heeds(load())]
     where = f"goes with --task {' or '.join(heeding)}, not with" if heeding else "means nothing to --task"
-    raise UsageError(f"--{name.replace('_', '-')}{value} {where} {run.model.task}; leave it out")
+    raise UsageError(f"{schema.flag_of(name)}{value} {where} {run.model.task}; leave it out")

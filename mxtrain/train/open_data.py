@@ -5,13 +5,10 @@ That is a function which returns a Gluon Dataset or DataLoader or a stream, or a
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Callable
 
-from mxtrain import runtime
-from mxtrain.cluster import environment
-from mxtrain.config import Model, Run, python_objects, schema
+from mxtrain.config import Run, python_objects, schema
 from mxtrain.config.components import augmentations, import_path
 from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data.arrays import array_sets, columns, tables
@@ -61,7 +58,7 @@ def _open_table(path: Path, run: Run, like: Any) -> ArrayRecords:
 
 def _open_user_data(flag: str, path: str, run: Run) -> Any:
     """Call the function and return its data as records or batches."""
-    runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
+    tasks.share_cores(run)
     with in_user_code(f"{flag} {path}"):
         make = _made_by(flag, path)
         return _checked(flag, path, make(), make, run)
@@ -130,15 +127,10 @@ def _stream(flag: str, path: str, first: Any, make: Callable[[], Any], run: Run)
         raise UsageError(f"{described}; give a Dataset, so that each sample counts once")
     if not run.optim.epoch_steps:
         raise UsageError(f"{described}; give --epoch-steps, the number of updates that are an epoch")
-    data, default = run.data, Run(model=Model(task=run.model.task)).data
-    unknown = {
-        "--sampling": data.sampling != default.sampling,
-        "--cache": data.cache != default.cache,
-        "--skip-bad": data.skip_bad != default.skip_bad,
-        "--overfit": bool(run.optim.overfit),
-    }
-    for name in (name for name, is_set in unknown.items() if is_set):
-        raise UsageError(f"{described}, which knows no {name}; leave that out")
+    changed = schema.changed(run)
+    for name in ("sampling", "cache", "skip_bad", "overfit"):
+        if name in changed:
+            raise UsageError(f"{described}, which knows no {schema.flag_of(name)}; leave that out")
     task, batch_size = tasks.class_of(run), run.optim.batch_size
     if "num_classes" in task.flags and not task.looks_at and not run.data.num_classes:
         raise UsageError(f"{described}, whose labels are not known; give --num-classes")
@@ -164,18 +156,9 @@ def _refuse_epoch_steps(flag: str, path: str, run: Run) -> None:
 
 def _without_effect(run: Run) -> list[str]:
     """Return the flags that change nothing where a DataLoader makes the batches; some still concern --val."""
-    data, default = run.data, Run(model=Model(task=run.model.task)).data
-    for_both = {
-        "--sampling": data.sampling != default.sampling,
-        "--cache": data.cache != default.cache,
-        "--augment": data.augment not in (default.augment, augmentations.IMAGENET, "none"),
-        "--overfit": bool(run.optim.overfit),
-    }
-    for_train = {
-        "--verify": data.verify != default.verify,
-        "--skip-bad": data.skip_bad != default.skip_bad,
-        "--normalize": data.normalize != default.normalize,
-    }
-    flags = {**for_both, **({} if data.val else for_train)}
-    requested = {f"--{name.replace('_', '-')}" for name in schema.requested(run)}
-    return [flag for flag, is_set in flags.items() if is_set or flag in requested]
+    changed = schema.changed(run)
+    if run.data.augment in (augmentations.IMAGENET, "none"):
+        changed -= {"augment"}
+    for_train = () if run.data.val else ("verify", "skip_bad", "normalize")
+    names = ("sampling", "cache", "augment", "overfit", *for_train)
+    return [schema.flag_of(name) for name in names if name in changed | schema.requested(run)]

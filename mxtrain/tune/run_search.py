@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial
 
 from mxtrain import config
 from mxtrain.checkpoint import locations
-from mxtrain.config import Model, Run
+from mxtrain.config import Run, schema
 from mxtrain.config.checks import bounds, run_checks
 from mxtrain.core import folder_lock
 from mxtrain.core.errors import UsageError
@@ -139,12 +139,10 @@ def _num_evaluations(run: Run, num_samples: int) -> int:
 
 def _identity(options: SearchOptions, base: Run, space: Space, score: Score) -> studies.Identity:
     """Return what makes a search this one: values are compared, and drawn, among trials of the same only."""
-    defaults = config.to_flat(Run(model=Model(task=base.model.task)))  # a later version may have more flags
-    flat = {
-        name: value
-        for name, value in config.to_flat(base).items()
-        if name not in OWN_AFFAIRS and value != defaults[name]
-    }
+    meant = schema.changed(base).difference(
+        OWN_AFFAIRS
+    )  # of those that are left out a later version may have more
+    flat = {name: value for name, value in config.to_flat(base).items() if name in meant}
     of_flags: dict[str, list[Flags]] = {f"{parameter.flag} in --space": [] for parameter in space}
     for parameter, kept in zip(space, spaces.as_json(space)):
         of_flags[f"{parameter.flag} in --space"].append(kept)

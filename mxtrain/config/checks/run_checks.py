@@ -11,7 +11,7 @@ import math
 import tempfile
 from pathlib import Path
 
-from mxtrain.config import Data, Optim, Output, Run, batch_plan
+from mxtrain.config import Data, Output, Run, batch_plan, schema
 from mxtrain.config.checks import bounds, shrink_checks, store_checks
 from mxtrain.config.components import (
     augmentations,
@@ -166,11 +166,9 @@ def _check_model(run: Run) -> None:
         raise UsageError(
             f"--overfit {run.optim.overfit}: leave --mixup and --cutmix out, they hide what is learnt"
         )
-    for flag, value, default in (
-        ("--distill-weight", run.optim.distill_weight, Optim.distill_weight),
-        ("--distill-temperature", run.optim.distill_temperature, Optim.distill_temperature),
-    ):
-        if value != default and not run.model.teacher:
+    for name in ("distill_weight", "distill_temperature"):
+        if name in schema.changed(run) and not run.model.teacher:
+            flag, value = schema.flag_of(name), getattr(run.optim, name)
             raise UsageError(
                 f"{flag} {value:g}: there is no --teacher to learn from; give one, or leave it out"
             )

@@ -9,14 +9,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import os
 import re
 from typing import Any, Collection, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from mxtrain import runtime
-from mxtrain.cluster import environment
 from mxtrain.config import python_objects
 from mxtrain.config.components import import_path
 from mxtrain.config.components import metrics as components
@@ -201,7 +198,7 @@ class Named:
 
 def _users(task: Task, path: str) -> Metric:
     """Return the metric of `module:callable`: a class with state and finish, or a function of what the task judges."""
-    runtime.set_shares(environment.workers_on_host(os.environ, task.run), task.run.layout.threads or None)
+    tasks.share_cores(task.run)
     flag = f"--metric {path}"
     is_object = python_objects.is_object(path)
     found: Any = (

@@ -14,7 +14,7 @@ from typing import Any
 from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.config import Run
+from mxtrain.config import Run, schema
 from mxtrain.core import durable
 from mxtrain.core.errors import Stop
 from mxtrain.core.system import kernels, machine, wheels
@@ -57,9 +57,8 @@ def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdenti
 
 def explicit_flags(run: Run) -> dict[str, Any]:
     """Return those of the common flags that this process was given, be it as a default: a server needs none."""
-    defaults = common_flags(Run())
-    flags = common_flags(run).items()
-    return {name: value for name, value in flags if value != defaults[name] or name in run.explicit}
+    meant = schema.changed(run) | run.explicit
+    return {name: value for name, value in common_flags(run).items() if name in meant}
 
 
 def common_flags(run: Run) -> dict[str, Any]:
