@@ -201,7 +201,7 @@ def _check_batch(run: Run) -> None:
 def _check_names(run: Run) -> None:
     nets.parse(run.model.model)
     import_path.check_name("--task", run.model.task, tasks.TASKS)
-    optimizers.parse(run.optim)
+    optimizers.parse(run.optim, "momentum" in run.explicit)
     schedules.parse(run.optim)
     for flag, value, known in (
         ("--amp", run.model.amp, choices.AMP),

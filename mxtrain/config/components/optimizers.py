@@ -154,9 +154,12 @@ LEFT_OUT = {
 }
 
 
-def parse(optim: Optim) -> Spec:
-    """Parse --optimizer together with --momentum, which sets a number unless the description has it."""
-    text, default_momentum = optim.optimizer, type(optim).momentum
+def parse(optim: Optim, is_momentum_set: bool = False) -> Spec:
+    """Parse --optimizer together with --momentum, which sets a number unless the description has it.
+
+    `is_momentum_set` where somebody has set it, be it to the default; another value has been set anyway.
+    """
+    text, is_set = optim.optimizer, is_momentum_set or optim.momentum != type(optim).momentum
     name = text.partition(":")[0]
     if name in LEFT_OUT:
         raise UsageError(f"--optimizer {text}: left out, because {LEFT_OUT[name]}")
@@ -164,14 +167,14 @@ def parse(optim: Optim) -> Spec:
     if name not in OPTIMIZERS:
         return parsed
     explicit = component.keys_of(text)
-    key, differs = OPTIMIZERS[name].momentum, optim.momentum != default_momentum
+    key = OPTIMIZERS[name].momentum
     if name == "rmsprop" and not hyperparameters["centered"]:
         if "gamma2" in explicit:
             raise UsageError(f"--optimizer {text}: gamma2 is the centered one's; add centered=1")
         key = ""
-    if not key and differs:
+    if not key and is_set:
         raise UsageError(f"--momentum {optim.momentum:g}: --optimizer {text} has none; leave --momentum out")
-    if key in explicit and differs and optim.momentum != hyperparameters[key]:
+    if key in explicit and is_set and optim.momentum != hyperparameters[key]:
         raise UsageError(
             f"--momentum {optim.momentum:g}: --optimizer {text} says {hyperparameters[key]:g}; leave one of them out"
         )

@@ -68,7 +68,9 @@ def _value(name: str, annotation: str, value: Any) -> Any:
     if annotation == "int" and isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return int(value)
     if annotation == "float" and isinstance(value, numbers.Real) and not isinstance(value, bool):
-        return float(value)
+        number = typed_text.finite(value)
+        if number is not None:
+            return number
     if annotation not in TYPE_NAMES:
         text = _text(name, value)
         if text is not None or (value is None and annotation.startswith("Optional")):

@@ -33,11 +33,19 @@ def _whole_number(text: str) -> int | None:
 
 def _number(text: str) -> float | None:
     try:
-        number = float(text)
-        return number if math.isfinite(number) else None
+        return finite(float(text))
     except ValueError:
         found = _of_yaml(text)
-        return float(found) if type(found) in (int, float) else None
+        return finite(found) if type(found) in (int, float) else None
+
+
+def finite(value: Any) -> float | None:
+    """Return a number as a flag has it; None where it is infinite or NaN, which no flag means."""
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _of_yaml(text: str) -> Any:

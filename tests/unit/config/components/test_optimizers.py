@@ -11,7 +11,8 @@ from mxtrain.core.errors import UsageError
 
 
 def resolved(*arguments: str) -> dict[str, float]:
-    return optimizers.parse(config.parse(["--optimizer", *arguments]).optim).hyperparameters
+    run = config.parse(["--optimizer", *arguments])
+    return optimizers.parse(run.optim, "momentum" in run.explicit).hyperparameters
 
 
 def test_numbers_and_momentum_meet() -> None:
@@ -43,6 +44,8 @@ def test_momentum_has_a_number_of_that_name_to_go_to() -> None:
             ["adagrad", "--momentum", "0.8"],
             "--momentum 0.8: --optimizer adagrad has none; leave --momentum out",
         ),
+        (["adagrad", "--momentum", "0.9"], "--momentum 0.9: --optimizer adagrad has none"),
+        (["sgd:momentum=0.5", "--momentum", "0.9"], "--momentum 0.9: .* says 0.5; leave one of them out"),
         (["rmsprop", "--momentum", "0.8"], "--momentum 0.8: --optimizer rmsprop has none"),
         (["ftml", "--momentum", "0.8"], "--momentum 0.8: --optimizer ftml has none"),
         *(([name], f"--optimizer {name}: left out, because .*; give ") for name in LEFT_OUT),
