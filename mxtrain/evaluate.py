@@ -21,6 +21,7 @@ from mxtrain.config.flags.arguments import Parser
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.export import exported_net
 from mxtrain.inference import trained_run
+from mxtrain.inference.trained_run import Trained
 from mxtrain.report import evaluation
 from mxtrain.report.evaluation import ReportOptions
 from mxtrain.report.sinks import json_lines
@@ -54,7 +55,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(
-    trained: Any,
+    trained: Trained,
     *,
     val: Any = None,
     checkpoint: str | None = None,
@@ -187,7 +188,7 @@ def _refuse_flags_of_graph(options: argparse.Namespace) -> None:
 
 
 def _evaluated(
-    trained: Any, options: EvaluateOptions, instead: Mapping[str, Any], shows: bool = False
+    trained: Trained, options: EvaluateOptions, instead: Mapping[str, Any], shows: bool = False
 ) -> Evaluated:
     """Return the scores of the net, or of the export, that `trained` names, and what else was found.
 
@@ -263,11 +264,11 @@ def _open_net(
         ensemble.check_ensemble(members, task)
     with contextlib.ExitStack() as opened:
         nets = [opened.enter_context(trained_run.net_of(each, run, options.devices)) for each in members]
-        net, devices = nets[0]
+        net: Net = nets[0][0]
         if options.tta or options.ensemble:
             views = ensemble.views(run, ensemble.kinds_of(options.tta))
             net = ensemble.MeanAnswer([net for net, _ in nets], views, task.metric_kind)
-        yield net, devices
+        yield net, nets[0][1]
 
 
 def _details(evaluated: Evaluation, task: Task, records: Records) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from mxtrain.inference import predictor as predictors
 from mxtrain.inference.predict_flags import parser
 from mxtrain.inference.predictor import PredictOptions, Predictor
 from mxtrain.inference.text_generation import SamplingOptions
+from mxtrain.inference.trained_run import Trained
 
 if TYPE_CHECKING:
     from mxtrain.tasks.task import Task
@@ -33,7 +34,7 @@ PROGRAM = "mxtrain.predict"
 
 
 def predict(
-    trained: Any,
+    trained: Trained,
     inputs: Any = (),
     *,
     prompts: Sequence[str] | None = None,

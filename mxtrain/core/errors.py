@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 import traceback
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator, TypeVar
 
 from mxtrain.core.system import out_of_memory
 
@@ -30,6 +30,8 @@ OUT_OF_MEMORY = "memory has run out"
 MEMORY_REMEDY = (
     "give each process more, or let it take less (in training by --micro-batch, --prefetch-mb, --remat)"
 )
+
+Answer = TypeVar("Answer")  # of a function of the user's
 
 
 class Stop(Exception):
@@ -139,12 +141,12 @@ def in_user_code(flag: str) -> Iterator[None]:
         raise
 
 
-def as_user_code(flag: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def as_user_code(flag: str, function: Callable[..., Answer]) -> Callable[..., Answer]:
     """Return the user's function, wrapped so that each call is in such a block; it pickles if `function` does."""
     return functools.partial(_call, flag, function)
 
 
-def _call(flag: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+def _call(flag: str, function: Callable[..., Answer], *arguments: Any, **keywords: Any) -> Answer:
     with in_user_code(flag):
         return function(*arguments, **keywords)
 

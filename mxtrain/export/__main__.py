@@ -17,6 +17,7 @@ from mxtrain.core import interrupts
 from mxtrain.core.errors import one_line
 from mxtrain.export.options import FORMATS, ExportOptions, int8_options
 from mxtrain.inference import trained_run
+from mxtrain.inference.trained_run import Trained
 
 if TYPE_CHECKING:
     from mxtrain.export.exporting import Export
@@ -25,7 +26,7 @@ __all__ = ["export", "main"]
 
 
 def export(
-    trained: Any,
+    trained: Trained,
     *,
     to: str,
     out: str | os.PathLike[str] | None = None,
@@ -115,7 +116,7 @@ def command(argv: Sequence[str] | None = None) -> None:
 
 
 def _exported(
-    trained: Any, which: str | None, devices: str, options: ExportOptions, instead: Mapping[str, Any]
+    trained: Trained, which: str | None, devices: str, options: ExportOptions, instead: Mapping[str, Any]
 ) -> Export:
     """Return the export of the checkpoint `which` of a run; `instead` stands in the place of the run's flags."""
     checkpoint = trained_run.find_checkpoint(trained, which, devices)

@@ -11,7 +11,7 @@ import json
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 from mxtrain.checkpoint import directory
 from mxtrain.config import Run
@@ -19,8 +19,10 @@ from mxtrain.core import formats
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.core.system import machine
 from mxtrain.export.target import DESCRIBED
+from mxtrain.inference.trained_run import Trained
 
 if TYPE_CHECKING:
+    from mxtrain.runtime.types import Device, Net
     from mxtrain.tasks.task import Task
 
 
@@ -71,7 +73,7 @@ def in_folder(folder: Path) -> Export | None:
     )
 
 
-def opened(export: Export) -> Callable[..., Any]:
+def opened(export: Export) -> Net:
     """Return the export as a function of MXNet's arrays, which answers on the CPU as its net does; loads mxnet."""
     if export.format == "onnx":
         return _of_onnx(export)
@@ -87,11 +89,11 @@ def opened(export: Export) -> Callable[..., Any]:
         except (OSError, ValueError, RuntimeError, mx.MXNetError) as error:
             raise DataError(f"{export.folder}: cannot be loaded ({error}); export the run again") from None
     block.hybridize()
-    net: Callable[..., Any] = block
+    net: Net = block
     return net
 
 
-def _of_onnx(export: Export) -> Callable[..., Any]:
+def _of_onnx(export: Export) -> Net:
     from mxtrain.export.onnx import onnx_export
     from mxtrain.runtime import mx
 
@@ -105,7 +107,7 @@ def _of_onnx(export: Export) -> Callable[..., Any]:
     return net
 
 
-def named(trained: Any, checkpoint: str | None, devices: str, is_ensemble: bool) -> Export | None:
+def named(trained: Trained, checkpoint: str | None, devices: str, is_ensemble: bool) -> Export | None:
     """Return the export that `trained` is the folder of, None where it is none; refuse what goes with runs alone."""
     several = trained if isinstance(trained, (list, tuple)) else [trained]
     found = [in_folder(Path(each)) for each in several if isinstance(each, (str, os.PathLike))]
@@ -126,7 +128,7 @@ def named(trained: Any, checkpoint: str | None, devices: str, is_ensemble: bool)
 @contextlib.contextmanager
 def open_export(
     export: Export, run: Run, task: Task, views: Sequence[str]
-) -> Iterator[tuple[Callable[..., Any], list[Any]]]:
+) -> Iterator[tuple[Net, list[Device]]]:
     """Yield an export as a net, or the mean of its answers to `views` of --tta, and its context; loads mxnet."""
     from mxtrain import runtime
     from mxtrain.inference import ensemble

@@ -7,7 +7,7 @@ losses and metrics judge it. Views are of pictures that the loader has decoded o
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Callable, Iterable, Sequence
 
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run, python_objects
@@ -19,9 +19,9 @@ from mxtrain.data import image_fields
 from mxtrain.tasks.task import Task
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Net
+    from mxtrain.runtime.types import NDArray, Net
 
-View = Callable[[Any], Any]  # from the pictures of a micro-batch to as many others
+View = Callable[["NDArray"], "NDArray"]  # from the pictures of a micro-batch to as many others
 METRIC_KINDS = ("classes", "labels", "numbers")  # of Task.metric_kind
 
 
@@ -98,7 +98,7 @@ def views(run: Run, tta_names: Sequence[str]) -> list[View]:
 PLACES = ((1, 1), (0, 0), (0, 2), (2, 0), (2, 2))
 
 
-def _same(data: Any) -> Any:
+def _same(data: NDArray) -> NDArray:
     return data
 
 
@@ -110,7 +110,7 @@ class Crop:
     horizontal: int
     size: Size
 
-    def __call__(self, data: Any) -> Any:
+    def __call__(self, data: NDArray) -> NDArray:
         height, width = data.shape[2:]
         top = (height - self.size.height) * self.vertical // 2
         left = (width - self.size.width) * self.horizontal // 2
@@ -124,7 +124,7 @@ class Flipped:
 
     view: View
 
-    def __call__(self, data: Any) -> Any:
+    def __call__(self, data: NDArray) -> NDArray:
         return self.view(data).flip(axis=3)
 
 
@@ -136,7 +136,7 @@ class MeanAnswer:
     views: Sequence[View]
     metric_kind: str
 
-    def __call__(self, first: Any, *others: Any) -> Any:
+    def __call__(self, first: NDArray, *others: NDArray) -> NDArray:
         from mxtrain.runtime import mx
 
         answers = [
@@ -145,23 +145,26 @@ class MeanAnswer:
             for net in self.nets
         ]
         if self.metric_kind == "numbers":
-            return mx.nd.stack(*answers).mean(axis=0)
+            mean: NDArray = mx.nd.stack(*answers).mean(axis=0)
+            return mean
         if self.metric_kind == "classes":
             return _log_mean([each.log_softmax(axis=-1) for each in answers])
         return _log_mean(map(_log_sigmoid, answers)) - _log_mean(_log_sigmoid(-each) for each in answers)
 
 
-def _log_sigmoid(scores: Any) -> Any:
+def _log_sigmoid(scores: NDArray) -> NDArray:
     from mxtrain.runtime import mx
 
-    return -mx.nd.Activation(-scores, "softrelu")
+    softplus: NDArray = mx.nd.Activation(-scores, "softrelu")
+    return -softplus
 
 
-def _log_mean(logarithms: Iterable[Any]) -> Any:
+def _log_mean(logarithms: Iterable[NDArray]) -> NDArray:
     """Return the logarithm of the mean of probabilities, from their logarithms; also where all of them are tiny."""
     from mxtrain.runtime import mx
 
     together = mx.nd.stack(*logarithms)
     largest = together.max(axis=0, keepdims=True)
-    shares = mx.nd.broadcast_sub(together, largest).exp().mean(axis=0, keepdims=True)
-    return (shares.log() + largest).squeeze(axis=0)
+    shares: NDArray = mx.nd.broadcast_sub(together, largest).exp().mean(axis=0, keepdims=True)
+    mean: NDArray = shares.log() + largest
+    return mean.squeeze(axis=0)

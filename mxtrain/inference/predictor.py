@@ -14,6 +14,7 @@ from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.inference import text_generation, trained_run
+from mxtrain.inference.trained_run import Trained
 
 if TYPE_CHECKING:  # which load mxnet
     from mxtrain.inference.input_samples import Input, Inputs
@@ -108,7 +109,7 @@ class Predictor(NamedTuple):
 
 
 def open_run(
-    trained: Any, checkpoint: str | None, devices: str, instead: Mapping[str, Any], with_losses: bool
+    trained: Trained, checkpoint: str | None, devices: str, instead: Mapping[str, Any], with_losses: bool
 ) -> OpenedRun:
     """Return the run that a command means; without losses its pictures are normalised as `inputs_of` gives them."""
     found = trained_run.find_checkpoint(trained, checkpoint, devices)

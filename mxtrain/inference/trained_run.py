@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence, Union, cast
 
 from mxtrain import config
 from mxtrain.checkpoint import directory
@@ -19,13 +20,19 @@ from mxtrain.core.errors import UsageError
 from mxtrain.core.system import machine
 
 if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, Device
     from mxtrain.tasks.task import Task
+    from mxtrain.train.library.result import Result
 
 CHECKPOINTS = (
     "of a run folder: best (default) | latest | a step | a path; the mean of several: last:5 | best:3 | "
     "20,40,60"
 )
 VALUES = ("val_resize", "target")  # flags that are never objects
+OneTrained = Union[
+    str, "os.PathLike[str]", "Result"
+]  # a run folder, a checkpoint's, or what `fit` has returned
+Trained = Union[OneTrained, Sequence[OneTrained]]
 USUAL = Path(config.Output().out)
 
 
@@ -80,7 +87,7 @@ def is_run(path: Path) -> bool:
     return directory.of_run(path).is_dir() or directory.is_checkpoint(path) or directory.has_begun(path)
 
 
-def find_checkpoint(trained: Any, which: str | None, devices: str) -> Checkpoint:
+def find_checkpoint(trained: Trained, which: str | None, devices: str) -> Checkpoint:
     """Return the checkpoint that is meant, verified; needs no mxnet. Of several, it is to be averaged with the others.
 
     `trained` is a run folder, of which `which` says which one or which ones, the folder of a checkpoint, a Result, or
@@ -90,7 +97,7 @@ def find_checkpoint(trained: Any, which: str | None, devices: str) -> Checkpoint
     from mxtrain.config.checks import run_checks
 
     run_checks.check_present(devices)
-    several = trained if isinstance(trained, (list, tuple)) else [trained]
+    several = trained if isinstance(trained, (list, tuple)) else [cast(OneTrained, trained)]
     if not several:
         raise UsageError("give a run folder, a checkpoint, or the Result of fit; this list of them is empty")
     return selection.select([_folder(each) for each in several], which)
@@ -102,11 +109,11 @@ def refuse_output(flag: str, out: Path | None, checkpoint: Checkpoint) -> None:
         outputs.refuse_part_of_run(flag, out, path)
 
 
-def _folder(trained: Any) -> Path:
+def _folder(trained: OneTrained) -> Path:
     return trained.checkpoint.parent.parent if hasattr(trained, "checkpoint") else Path(trained)
 
 
-def run_of(checkpoint: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
+def run_of(checkpoint: Checkpoint, trained: Trained, instead: Mapping[str, Any]) -> Run:
     """Return the run of a checkpoint with the objects of its Result, if `trained` has one, and those given `instead`.
 
     What it names itself can be imported from then on.
@@ -148,7 +155,7 @@ def task_of(checkpoint: Checkpoint, run: Run) -> Task:
 
 
 @contextlib.contextmanager
-def net_of(checkpoint: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Any, list[Any]]]:
+def net_of(checkpoint: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Block, list[Device]]]:
     """Yield the net of a checkpoint on `devices`, and its contexts; loads mxnet.
 
     A net that a Python program gave has the checkpoint's weights in the block, and again its own, if any, afterwards.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class WorstMistakes(NamedTuple):
 def loss_function(task: Task, net: Net, context: Device) -> Compute:
     """Return the function that computes the loss of each sample and what the task says of it, as evaluations do."""
     forward = tasks.function_of(task, task.plain_forward)
-    result_of = tasks.without_failures(task, task.sample_result, {})
+    result_of: Callable[..., dict[str, Any]] = tasks.without_failures(task, task.sample_result, {})
 
     def compute(arrays: Arrays) -> Iterable[tuple[float, dict[str, Any]]]:
         count = len(next(iter(arrays.values())))

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from mxtrain.config import Data, Run
 from mxtrain.config.components import losses as loss_names
@@ -205,7 +204,7 @@ class Arrays(Task, TaskPrediction):
     def answer(self, net: Net, arrays: NDArrays) -> NDArray:
         return net(*self._taken(arrays)).astype("float32", copy=False)
 
-    def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:
+    def shown(self, output: Array) -> dict[str, Any]:
         return self.predicted.shown(output)
 
     def in_words(self, shown: Mapping[str, Any]) -> str:

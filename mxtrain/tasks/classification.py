@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Collection, Mapping, Sequence
 
-import numpy.typing as npt
-
 from mxtrain.config import Run
 from mxtrain.config.components import losses as loss_names
 from mxtrain.config.components import nets as net_names
@@ -160,7 +158,7 @@ class Classification(Task, TaskPrediction):
         """Return the probability of each class."""
         return net(arrays["data"]).astype("float32", copy=False).softmax(axis=1)
 
-    def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:
+    def shown(self, output: Array) -> dict[str, Any]:
         """Return all classes with their probabilities, the likeliest first."""
         return likeliest_first(self.class_names, output)
 

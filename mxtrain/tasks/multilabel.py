@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from mxtrain.config import Run
 from mxtrain.data import image_fields
@@ -80,7 +79,7 @@ class Multilabel(Classification):
         """Return the probability of each label, which is there or not whatever the others are."""
         return net(arrays["data"]).astype("float32", copy=False).sigmoid()
 
-    def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:
+    def shown(self, output: Array) -> dict[str, Any]:
         return several_labels.present(self.class_names, output)
 
     def in_words(self, shown: Mapping[str, Any]) -> str:

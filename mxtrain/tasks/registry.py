@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import os
-from typing import Any, Callable, ContextManager
+from typing import Any, Callable, ContextManager, TypeVar
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
@@ -18,6 +18,8 @@ from mxtrain.data.interfaces import Dataset
 from mxtrain.data.user.streams import Stream
 from mxtrain.tasks import task_flags
 from mxtrain.tasks.task import Description, Task, TaskPrediction
+
+Answer = TypeVar("Answer")  # of a function
 
 logger = logging.getLogger(__name__)
 
@@ -83,12 +85,12 @@ def in_code_of(task: Task) -> ContextManager[None]:
     return contextlib.nullcontext() if is_built_in(task) else in_user_code(f"--task {task.run.model.task}")
 
 
-def named(task: Task, function: Callable[..., Any]) -> Callable[..., Any]:
+def named(task: Task, function: Callable[..., Answer]) -> Callable[..., Answer]:
     """Return a function of the task's whose calls are in such blocks; it pickles if `function` does."""
     return function if is_built_in(task) else as_user_code(f"--task {task.run.model.task}", function)
 
 
-def without_failures(task: Task, function: Callable[..., Any], instead: Any) -> Callable[..., Any]:
+def without_failures(task: Task, function: Callable[..., Answer], instead: Answer) -> Callable[..., Answer]:
     """Return a function of the task's that gives `instead` where a user's task fails in it; it pickles if that does.
 
     For what nobody has asked for: a class of the user's may inherit it, and make of its arrays something else.
@@ -96,7 +98,7 @@ def without_failures(task: Task, function: Callable[..., Any], instead: Any) -> 
     return function if is_built_in(task) else functools.partial(_or_else, function, instead)
 
 
-def _or_else(function: Callable[..., Any], instead: Any, *arguments: Any) -> Any:
+def _or_else(function: Callable[..., Answer], instead: Answer, *arguments: Any) -> Answer:
     try:
         return function(*arguments)
     except Exception:
@@ -104,6 +106,8 @@ def _or_else(function: Callable[..., Any], instead: Any, *arguments: Any) -> Any
         return instead
 
 
-def function_of(task: Task, method: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+def function_of(
+    task: Task, method: Callable[..., Callable[..., Answer]], *arguments: Any
+) -> Callable[..., Answer]:
     """Return the function that a method of the task gives, so named, as the method is itself."""
     return named(task, named(task, method)(*arguments))

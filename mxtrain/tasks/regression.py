@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-import numpy.typing as npt
-
 from mxtrain.config import Run
 from mxtrain.config.components import losses as loss_names
 from mxtrain.config.components import nets as net_names
@@ -120,7 +118,7 @@ class Regression(Task, TaskPrediction):
     def answer(self, net: Net, arrays: NDArrays) -> NDArray:
         return net(arrays["data"]).astype("float32", copy=False)
 
-    def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:
+    def shown(self, output: Array) -> dict[str, Any]:
         return self.predicted.shown(output)
 
     def in_words(self, shown: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import logging
 import math
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -66,10 +66,10 @@ class TrainContext:
     sample_counter: running_statistics.SampleCounter
     step_group: WorkerGroup  # who makes each step together: all workers, or under dist_async this one alone
     clock: StageClock
-    untried: set[Any]  # devices that have computed nothing by now
+    untried: set[Device]  # devices that have computed nothing by now
 
     @property
-    def net(self) -> Any:
+    def net(self) -> Block:
         """The net that is trained."""
         return self.built.net
 
@@ -159,7 +159,7 @@ def _companions(job: TrainingJob, net: Block) -> dict[str, Companion]:
     }
 
 
-def _trained_parameters(run: Run, net: Block) -> list[Any]:
+def _trained_parameters(run: Run, net: Block) -> list[Parameter]:
     """Return the net's parameters, each with its own decay and rate; refuse tables that the store cannot sum."""
     trained = list(weights.named_parameters(net).values())
     if not run.optim.decay_all:

@@ -15,13 +15,14 @@ import numpy as np
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather_in_turn, in_order, sum_arrays
 from mxtrain.config import batch_plan
 from mxtrain.core.errors import DataError, Stop, UsageError
+from mxtrain.data.fields import Array
 from mxtrain.data.interfaces import Records
 from mxtrain.data.loading import sample_requests
 from mxtrain.data.loading.assembly import SampleAssembly
-from mxtrain.data.loading.loader import Loader, loader_options
+from mxtrain.data.loading.loader import Batch, Loader, loader_options
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.metrics import metric_selection
-from mxtrain.tasks.task import Forward, Outcome, Task
+from mxtrain.tasks.task import Forward, Outcome, State, Task
 from mxtrain.train.net.to_device import to_device
 from mxtrain.train.step import number
 from mxtrain.train.telemetry.worst_samples import WorstSamples
@@ -56,7 +57,7 @@ def evaluate(
     sums, done = _EvaluationSums(task, records), 0
     micro_batch = batch_plan.of_run(task.run).micro_batch
     with open_loader(task, records, micro_batch, group) as loader:
-        pending: collections.deque[tuple[Any, Outcome]] = collections.deque()
+        pending: collections.deque[tuple[Batch, Outcome]] = collections.deque()
         for batch in loader:
             if stop_requests:
                 break
@@ -90,13 +91,13 @@ class _EvaluationSums:
     def __init__(self, task: Task, records: Records):
         self._metrics, self._report = metric_selection.metrics_of(task), metric_selection.report_of(task)
         self._losses: list[tuple[float, float]] = []  # with their weights
-        self._states: list[list[Any]] = [[] for _ in self._metrics]
-        self._report_states: list[Any] = []
+        self._states: list[list[Array]] = [[] for _ in self._metrics]
+        self._report_states: list[State] = []
         self._worst = WorstSamples(tasks.without_failures(task, task.sample_result, {}))
         self._num_samples = len(records)
         self._positions = sample_requests.positions(records)
 
-    def add(self, loader: Loader, batch: Any, outcome: Outcome) -> None:
+    def add(self, loader: Loader, batch: Batch, outcome: Outcome) -> None:
         """Wait for what became of the next micro-batch, and release it."""
         losses = outcome.losses.asnumpy()
         self._losses.append((losses.sum(dtype=np.float64), number(outcome.weight)))

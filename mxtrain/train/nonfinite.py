@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple
 
 import numpy as np
 
+from mxtrain.data.loading.loader import Batch
 from mxtrain.models import remat
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
@@ -18,7 +19,7 @@ from mxtrain.train.net.to_device import to_device
 from mxtrain.train.step import forward
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block, Device
+    from mxtrain.runtime.types import Block, Device, NDArray
 
 
 class BlockOutput(NamedTuple):
@@ -29,8 +30,8 @@ class BlockOutput(NamedTuple):
 
     name: str
     block: Block | None
-    arrays: list[Any]
-    ends: list[Any]
+    arrays: list[NDArray]
+    ends: list[NDArray]
 
 
 class NonFiniteOrigin(NamedTuple):
@@ -41,7 +42,7 @@ class NonFiniteOrigin(NamedTuple):
     rows: Any
 
 
-def find_origin(context: TrainContext, batch: Any, step: int, scale: float) -> NonFiniteOrigin | None:
+def find_origin(context: TrainContext, batch: Batch, step: int, scale: float) -> NonFiniteOrigin | None:
     """Return where a micro-batch of training stops being finite; None where it is finite from end to end.
 
     `step` and `scale` are those of the step that it belonged to, so that the same numbers are computed again.
@@ -58,7 +59,7 @@ def find_origin(context: TrainContext, batch: Any, step: int, scale: float) -> N
     return _find_origin_backward(context, scaled, outputs, size)
 
 
-def find_origin_in_evaluation(context: TrainContext, batch: Any) -> NonFiniteOrigin | None:
+def find_origin_in_evaluation(context: TrainContext, batch: Batch) -> NonFiniteOrigin | None:
     """Return where a micro-batch of an evaluation stops being finite; None where it is finite from end to end."""
     size, device, net = len(batch), context.devices[0], remat.unwrapped(context.net)
     origins: list[NonFiniteOrigin] = []
@@ -81,7 +82,7 @@ def find_origin_in_evaluation(context: TrainContext, batch: Any) -> NonFiniteOri
 
 
 def _find_origin_backward(
-    context: TrainContext, scaled: Any, outputs: list[BlockOutput], size: int
+    context: TrainContext, scaled: NDArray, outputs: list[BlockOutput], size: int
 ) -> NonFiniteOrigin | None:
     """Return the first block, from the loss backwards, whose gradients are not finite though those it got were."""
     device = context.devices[0]
@@ -152,7 +153,7 @@ def _hooked(net: Block, note: Callable[[str, Any, Any], None], noun: str) -> Ite
             handle.detach()
 
 
-def blocks(block: Block, name: str) -> Iterator[tuple[str, Any]]:
+def blocks(block: Block, name: str) -> Iterator[tuple[str, Block]]:
     """Yield every block with its place in the net, as its parameters are named in a checkpoint."""
     yield name, block
     for key, child in block._children.items():
@@ -169,27 +170,27 @@ def layer_text(output: BlockOutput, device: Device) -> str:
     return f"layer {output.name or 'of the whole net'} ({type(output.block).__name__}){because}"
 
 
-def own_arrays(block: Block, device: Device) -> list[Any]:
+def own_arrays(block: Block, device: Device) -> list[NDArray]:
     """Return the parameters that belong to this block and to none inside it, on one device."""
     return [parameter.data(device) for parameter in block._reg_params.values()]
 
 
-def largest(array: Any) -> float:
+def largest(array: NDArray) -> float:
     return float(np.abs(_in_float32(array).asnumpy()).max(initial=0.0))
 
 
-def _arrays(value: Any) -> list[Any]:
+def _arrays(value: Any) -> list[NDArray]:
     """Return the arrays inside a block's input or output: one, or tuples of those."""
     if isinstance(value, (list, tuple)):
         return [array for part in value for array in _arrays(part)]
     return [value] if isinstance(value, mx.nd.NDArray) else []
 
 
-def is_finite(array: Any) -> bool:
+def is_finite(array: NDArray) -> bool:
     return bool(np.isfinite(_in_float32(array).asnumpy()).all())
 
 
-def _bad_rows(array: Any, size: int) -> Any:
+def _bad_rows(array: NDArray, size: int) -> Any:
     """Return the rows that are not finite; all of them where the array has no row for each sample."""
     numbers = _in_float32(array).asnumpy()
     if numbers.shape[:1] != (size,):
@@ -197,6 +198,6 @@ def _bad_rows(array: Any, size: int) -> Any:
     return np.flatnonzero(~np.isfinite(numbers.reshape(size, -1)).all(axis=1))
 
 
-def _in_float32(array: Any) -> Any:
+def _in_float32(array: NDArray) -> Any:
     """NumPy has no bfloat16, and `astype` fails where a kernel has left an array in a layout of its own."""
     return mx.nd.amp_cast(array, dtype="float32")

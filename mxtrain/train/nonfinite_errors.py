@@ -18,6 +18,7 @@ from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import durable
 from mxtrain.core.errors import Diverged
 from mxtrain.data.interfaces import Records
+from mxtrain.data.loading.loader import Batch
 from mxtrain.models import remat
 from mxtrain.runtime import mx
 from mxtrain.train import evaluation
@@ -41,8 +42,8 @@ SAMPLES_IN_LINE = 3
 
 def bad_step(
     context: TrainContext,
-    batches: Iterable[Any],
-    release: Callable[[Any], None],
+    batches: Iterable[Batch],
+    release: Callable[[Batch], None],
     name_of: Callable[[int], str],
     state: TrainState,
     result: StepResult,

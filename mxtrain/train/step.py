@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Mapping, Protoc
 import numpy as np
 
 from mxtrain.cluster.worker_group import in_order, sum_arrays
+from mxtrain.data.fields import Array
+from mxtrain.data.loading.loader import Batch
 from mxtrain.models import remat
 from mxtrain.models.parameters.running_statistics import StepStatistics
 from mxtrain.optim.precision import LossScale
@@ -29,7 +31,7 @@ from mxtrain.train.net.to_device import to_device
 from mxtrain.train.telemetry import barriers, layer_metrics
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block, Device
+    from mxtrain.runtime.types import Block, Device, NDArray, Net
 
 # Of a micro-batch: the sum of its losses, its weight, its number of samples, and a sum and a count for each of the
 # task's `step_means`. MXNet may still be computing them.
@@ -42,7 +44,7 @@ class MicroBatches(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __iter__(self) -> Iterator[Any]: ...
+    def __iter__(self) -> Iterator[Batch]: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ class StepResult:
 def train_step(
     context: TrainContext,
     batches: MicroBatches,
-    release: Callable[[Any], None],
+    release: Callable[[Batch], None],
     step: int,
     rate: float,
     scale: LossScale,
@@ -146,7 +148,9 @@ def step_statistics(context: TrainContext) -> StepStatistics:
     )
 
 
-def _waves(batches: MicroBatches, devices: Sequence[Device]) -> Iterator[tuple[list[tuple[Any, Any]], bool]]:
+def _waves(
+    batches: MicroBatches, devices: Sequence[Device]
+) -> Iterator[tuple[list[tuple[Batch, Device]], bool]]:
     """Yield as many batches at a time as there are devices, each with its device, and whether they are the last.
 
     A worker with no batch in the step gets one empty wave.
@@ -162,7 +166,7 @@ def _waves(batches: MicroBatches, devices: Sequence[Device]) -> Iterator[tuple[l
 
 
 def _compute(
-    context: TrainContext, batch: Any, device: Device, step: int, scale: float, is_timed: bool
+    context: TrainContext, batch: Batch, device: Device, step: int, scale: float, is_timed: bool
 ) -> StepRow:
     """Run forward and backward on a micro-batch, and return its row."""
     run = functools.partial(forward, context, batch, device, step, scale)
@@ -175,8 +179,8 @@ def _compute(
 
 
 def forward(
-    context: TrainContext, batch: Any, device: Device, step: int, scale: float
-) -> tuple[Any, StepRow]:
+    context: TrainContext, batch: Batch, device: Device, step: int, scale: float
+) -> tuple[NDArray, StepRow]:
     """Return the scaled losses of a micro-batch, to compute gradients from, and its row."""
     position = batch.request.position
     mx.random.seed(micro_batch_seed(context.run.optim.seed, step, position), ctx=device)
@@ -199,10 +203,10 @@ def micro_batch_seed(seed: int, step: int, position: int) -> int:
     return int((mixed ^ (mixed >> 31)) & 0x7FFFFFFF)
 
 
-def with_input_gradients(net: Block) -> Callable[..., Any]:
+def with_input_gradients(net: Block) -> Net:
     """Return the net as a function that has gradients computed for its inputs too."""
 
-    def call(*inputs: Any) -> Any:
+    def call(*inputs: NDArray) -> Any:
         for array in inputs:
             array.attach_grad()
         return net(*inputs)
@@ -210,7 +214,7 @@ def with_input_gradients(net: Block) -> Callable[..., Any]:
     return call
 
 
-def _start_reduce(context: TrainContext, gradients: GradientAccumulator) -> list[Any]:
+def _start_reduce(context: TrainContext, gradients: GradientAccumulator) -> list[NDArray]:
     """Start the sums over devices and workers, each as soon as the backward pass has its gradient; wait for that pass.
 
     Return the first device's gradients.
@@ -234,7 +238,7 @@ def _reduce(
     gradients: GradientAccumulator,
     running: StepStatistics,
     computed: dict[int, StepRow],
-) -> tuple[Any, list[Any]]:
+) -> tuple[Array, list[NDArray]]:
     """Finish the sums over devices and workers.
 
     Return the row of each micro-batch of the step, whoever has computed it, and the rows of running statistics.

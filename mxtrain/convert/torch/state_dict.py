@@ -23,6 +23,7 @@ import numpy.typing as npt
 from mxtrain.core import regular_files
 from mxtrain.core.durable import cannot_write, fsync
 from mxtrain.core.errors import DataError
+from mxtrain.data.fields import Array
 
 Shape = Tuple[int, ...]
 FloatArray = npt.NDArray[np.float32]
@@ -204,7 +205,7 @@ def _npy_header(path: Path, name: str, beginning: bytes) -> tuple[int, Shape, bo
     return file.tell(), shape, is_fortran, dtype
 
 
-def _finite(path: Path, name: str, numbers: npt.NDArray[Any]) -> FloatArray:
+def _finite(path: Path, name: str, numbers: Array) -> FloatArray:
     with np.errstate(over="ignore"):
         found = np.ascontiguousarray(numbers, np.float32).reshape(numbers.shape)
     if not np.isfinite(found).all():
@@ -212,7 +213,7 @@ def _finite(path: Path, name: str, numbers: npt.NDArray[Any]) -> FloatArray:
     return found
 
 
-def _write_npz(file: IO[bytes], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+def _write_npz(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
     """Write what np.savez does, which leaves its archive open on a full disk, and a traceback at the end for it."""
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
@@ -221,7 +222,7 @@ def _write_npz(file: IO[bytes], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
 
 @contextlib.contextmanager
-def write_aside(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Iterator[Path]:
+def write_aside(path: Path, arrays: Mapping[str, Array]) -> Iterator[Path]:
     """Write arrays as the suffix of `path` says, and yield where they are until the block has ended without an error.
 
     At every moment `path` is whole, or as it was before.
@@ -246,7 +247,7 @@ def write_aside(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Iterator[
         raise
 
 
-def _encoded(arrays: Mapping[str, npt.NDArray[Any]]) -> Iterator[bytes]:
+def _encoded(arrays: Mapping[str, Array]) -> Iterator[bytes]:
     """Yield a safetensors file in pieces."""
     dtype_names = {"float32": "F32", "int64": "I64"}
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}  # transformers and timm look for this

@@ -6,7 +6,6 @@ Needs mxnet, to read the checkpoint. Names are `torch_names.py`'s, the file is `
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
@@ -17,9 +16,10 @@ from mxtrain.convert.torch import state_dict, torch_check, torch_names, torch_we
 from mxtrain.core.errors import UsageError, nearest
 from mxtrain.models.parameters import weights as named_weights
 from mxtrain.tasks.classification import Classification
+from mxtrain.tasks.task import Task
 
 
-def convert(checkpoint: Checkpoint, run: Run, task: Any, out: Path, options: ConvertOptions) -> Conversion:
+def convert(checkpoint: Checkpoint, run: Run, task: Task, out: Path, options: ConvertOptions) -> Conversion:
     """Write the weights of a checkpoint, the averaged ones where it has some, to `out`."""
     model = run.model.model
     scheme, name = _net_there(model, options.names)

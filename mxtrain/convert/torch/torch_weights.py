@@ -10,11 +10,11 @@ import math
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mxtrain.convert.torch import torch_names
 from mxtrain.convert.torch.state_dict import NUM_BATCHES, FloatArray, StateDict
 from mxtrain.core.errors import DataError, nearest
+from mxtrain.data.fields import Array
 
 Shape = Tuple[int, ...]
 Weights = Dict[str, FloatArray]
@@ -64,10 +64,10 @@ def _is_layout_of(theirs: Shape, ours: Shape) -> bool:
     return theirs == ours or (same_outputs and {len(theirs), len(ours)} == {2, 4})
 
 
-def give(model: str, scheme: str, weights: Weights) -> dict[str, npt.NDArray[Any]]:
+def give(model: str, scheme: str, weights: Weights) -> dict[str, Array]:
     """Return the state_dict of a net's weights, with what torch has besides: counters, and biases that are 0 here."""
     weights = _with_epsilon(_with_missing_biases(model, weights), own_epsilon(model), epsilon(model, scheme))
-    found: dict[str, npt.NDArray[Any]] = {}
+    found: dict[str, Array] = {}
     for name, key in keys(model, scheme, list(weights)).items():
         found[key] = weights[name].reshape(_layout(key, weights[name].shape))
         if name.endswith("running_var"):

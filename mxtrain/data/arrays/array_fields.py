@@ -24,7 +24,7 @@ from mxtrain.core.errors import DataError
 from mxtrain.data.arrays import statistics
 from mxtrain.data.arrays.encodings import Encoding, encoding_of_json
 from mxtrain.data.arrays.statistics import Statistics
-from mxtrain.data.fields import Arrays, BadSample, Field
+from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.interfaces import Record
 from mxtrain.data.labels import label_checks
 
@@ -227,7 +227,7 @@ def refused(inputs: Sequence[Input], values: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _feature(of: Input, array: npt.NDArray[Any]) -> str:
+def _feature(of: Input, array: Array) -> str:
     """Return the name of the first feature that no net can take, or else the array's."""
     wrong = np.flatnonzero(~(np.abs(array) <= statistics.LARGEST).reshape(-1, of.num_features).all(axis=0))
     return of.names[wrong[0]] if len(wrong) and of.names else of.name

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays.table_columns import Cells, Column, Other, Ragged, Words
+from mxtrain.data.fields import Array
 
 logger = logging.getLogger(__name__)
 MOST_CATEGORIES = 1000
@@ -50,7 +50,7 @@ class Encoding(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         return {**self._asdict(), "categories": list(self.categories)}
 
-    def features(self, path: Path, column: Column) -> npt.NDArray[Any]:
+    def features(self, path: Path, column: Column) -> Array:
         """Return the features of all rows, (rows, features); DataError where the column holds something else."""
         if self.categories:
             return self._one_hot(path, column)
@@ -64,7 +64,7 @@ class Encoding(NamedTuple):
         filled = np.where(is_missing, self.fill, numbers)
         return np.stack([filled, is_missing.astype(filled.dtype)][: len(self.names)], axis=1)
 
-    def _one_hot(self, path: Path, column: Column) -> npt.NDArray[Any]:
+    def _one_hot(self, path: Path, column: Column) -> Array:
         place = {each: number for number, each in enumerate(self.categories)}
         found = _texts(path, self.column, column)
         places = np.array([place.get(each, -1) for each in found], np.int64)
@@ -117,7 +117,7 @@ def check_missing(missing: str) -> None:
         )
 
 
-def numbers_of(path: Path, name: str, column: Column) -> npt.NDArray[Any]:
+def numbers_of(path: Path, name: str, column: Column) -> Array:
     """Return a column of single numbers, NaN where one is missing; DataError where it holds none."""
     if isinstance(column, Cells):
         return column.numbers

@@ -12,6 +12,8 @@ from typing import Any, Callable, Iterable, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.data.fields import Array
+
 Doubles = npt.NDArray[np.float64]
 
 LARGEST = 3.4028234e38  # what float32 holds; the square of it is far from float64's end
@@ -107,7 +109,7 @@ def refused(values: Any) -> str | None:
     return None
 
 
-def rows_refused(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def rows_refused(values: Array) -> npt.NDArray[np.bool_]:
     """Return which rows `refused` has something against; of millions, to ask it about each takes a minute."""
     is_refused = np.zeros(len(values), bool)
     inner = tuple(range(1, values.ndim))

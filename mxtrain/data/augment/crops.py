@@ -12,7 +12,6 @@ import math
 from typing import Any, Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from mxtrain import native
 from mxtrain.config.values.mean_deviation import Numbers
@@ -23,6 +22,7 @@ from mxtrain.data.augment import colours
 from mxtrain.data.decode import decoding
 from mxtrain.data.decode.decoding import Payload
 from mxtrain.data.decode.jpeg import Box, Pixels
+from mxtrain.data.fields import Array
 
 Rng = Any  # np.random.Generator; None where nothing is drawn
 
@@ -43,7 +43,7 @@ class Transform:
     mean: Numbers
     std: Numbers
 
-    def __call__(self, payload: Payload, rng: Rng, out: npt.NDArray[Any]) -> None:
+    def __call__(self, payload: Payload, rng: Rng, out: Array) -> None:
         image, is_grey = self.crop(payload, rng, self.size), len(self.mean) == 1
         if is_grey:
             image = colours.gray(image)
@@ -61,16 +61,12 @@ class Transform:
         write(image, out, scale, offset)
 
 
-def _write_grey(
-    image: Pixels, out: npt.NDArray[Any], scale: tuple[float, ...], offset: tuple[float, ...]
-) -> None:
+def _write_grey(image: Pixels, out: Array, scale: tuple[float, ...], offset: tuple[float, ...]) -> None:
     """Write the plane of grey, as `write_planes` does those of colours."""
     _write_plane(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), out[0], scale[0], offset[0])
 
 
-def write_planes(
-    image: Pixels, out: npt.NDArray[Any], scale: tuple[float, ...], offset: tuple[float, ...]
-) -> None:
+def write_planes(image: Pixels, out: Array, scale: tuple[float, ...], offset: tuple[float, ...]) -> None:
     """Write each colour's plane to `out`, times its scale and less its offset; unchanged where `out` is uint8."""
     if native.planes and image.strides[1:] == (3, 1):
         native.planes(image, out, scale, offset)
@@ -79,7 +75,7 @@ def write_planes(
         _write_plane(plane, to, factor, less)
 
 
-def _write_plane(plane: npt.NDArray[Any], to: npt.NDArray[Any], factor: float, less: float) -> None:
+def _write_plane(plane: Array, to: Array, factor: float, less: float) -> None:
     if to.dtype == np.uint8:
         to[:] = plane
         return

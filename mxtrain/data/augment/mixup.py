@@ -6,14 +6,12 @@ alone, so neither workers, devices nor a resume changes them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mxtrain.core.opencv import cv2
-
-Array = npt.NDArray[Any]
+from mxtrain.data.fields import Array
 
 
 class MixedIn(NamedTuple):

@@ -7,13 +7,13 @@ or both. Owns where each format keeps its EXIF block; `tiff.py` reads the block 
 from __future__ import annotations
 
 import struct
-from typing import Any, Iterator
+from typing import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from mxtrain.data.decode import jpeg, tiff
 from mxtrain.data.decode.jpeg import Box, Payload
+from mxtrain.data.fields import Array
 
 UPRIGHT = 1
 
@@ -35,7 +35,7 @@ def orientation_of(payload: Payload) -> int:
     return tiff.orientation(next(exif, b""))
 
 
-def upright(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
+def upright(pixels: Array, orientation: int) -> Array:
     """Return stored pixels turned upright, as a copy where that is needed."""
     if orientation == UPRIGHT:
         return pixels

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from typing import Any, Dict, Iterator, NamedTuple
+from typing import Dict, Iterator, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core.opencv import cv2
 from mxtrain.data.decode.jpeg import BadPicture, Payload
+from mxtrain.data.fields import Array
 
 _SUBFILE, _BITS, _PHOTOMETRIC, _ORIENTATION = 254, 258, 262, 274
 _SAMPLES, _PLANES, _PREDICTOR, _TILE, _EXTRA = 277, 284, 317, 322, 338
@@ -61,7 +62,7 @@ def decoded_alpha(payload: Payload, dtype: npt.DTypeLike) -> int:
     return PREMULTIPLIED if is_multiplied else _alpha(tags)
 
 
-def gray_with_alpha(payload: Payload) -> npt.NDArray[Any] | None:
+def gray_with_alpha(payload: Payload) -> Array | None:
     """Return gray and alpha, (height, width, 2), not turned upright; None for any other picture.
 
     OpenCV would drop the alpha, but reads 16-bit gray unchanged: its tags are rewritten to say that the two 8-bit
@@ -84,7 +85,7 @@ def gray_with_alpha(payload: Payload) -> npt.NDArray[Any] | None:
         raise BadPicture(
             "it is damaged, or TIFF of gray with alpha that OpenCV does not read; convert it to PNG"
         )
-    both: npt.NDArray[Any] = pairs.astype(order + "u2").view(np.uint8).reshape(*pairs.shape, 2)
+    both: Array = pairs.astype(order + "u2").view(np.uint8).reshape(*pairs.shape, 2)
     if has_differences:
         both = np.cumsum(both, axis=1, dtype=np.uint8)
     if _value(tags, _PHOTOMETRIC, 1) == _WHITE_IS_ZERO:

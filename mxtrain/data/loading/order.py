@@ -7,10 +7,12 @@ which micro-batch is `config/batch_plan.py`'s; `sample_requests.py` puts both to
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from mxtrain.data.fields import Array
 
 Ints = npt.NDArray[np.int64]
 Samples = TypeVar("Samples", Ints, range)  # themselves, or their places in an epoch
@@ -21,7 +23,7 @@ def epoch_order(num_samples: int, seed: int, epoch: int) -> Ints:
     return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(num_samples)
 
 
-def balanced_order(classes: npt.NDArray[Any], seed: int, epoch: int) -> Ints:
+def balanced_order(classes: Array, seed: int, epoch: int) -> Ints:
     """As many samples as there are, every class as often as any other, to within one.
 
     A class goes through a permutation of its samples before any comes again, over as many epochs as that takes:

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Collection, Iterator, Mapping, Sequence
 
 from mxtrain import config
 from mxtrain.checkpoint import initial_weights
@@ -112,7 +112,7 @@ def _load_pretrained(net: Block, model: config.Model, untrained: list[str], cut:
 
 def load_trained(
     checkpoint: Checkpoint, devices: Sequence[Device], like: Run | None = None, run: Run | None = None
-) -> Any:
+) -> Block:
     """Return the net of a checkpoint, with its averaged weights where it has some; of several with their mean.
 
     Inside `compiling`, as `build_to_train` is.

@@ -6,7 +6,7 @@ Owns loading that net. It is not part of what trains, and what a checkpoint keep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Sequence
 
 from mxtrain.checkpoint import initial_weights, locations
 from mxtrain.config import Run, python_objects
@@ -14,10 +14,10 @@ from mxtrain.core.errors import UsageError
 from mxtrain.train.net import build_net
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Device
+    from mxtrain.runtime.types import Block, Device
 
 
-def teacher_net(run: Run, devices: Sequence[Device]) -> Any:
+def teacher_net(run: Run, devices: Sequence[Device]) -> Block | None:
     """Return the run's teacher on every device, without gradients; None where the run has none."""
     if not run.model.teacher:
         return None
