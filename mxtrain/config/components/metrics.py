@@ -71,6 +71,12 @@ def of_target(target: str) -> dict[str, Metric]:
     return {name: metric for name, metric in METRICS.items() if target in metric.factories}
 
 
+def in_words() -> str:
+    """Return all names, by what they judge."""
+    targets = dict.fromkeys(target for metric in METRICS.values() for target in metric.factories)
+    return "; ".join(f"of {target} {' | '.join(of_target(target))}" for target in targets)
+
+
 def parse(text: str) -> list[Spec]:
     """Parse --metric: names joined by commas."""
     if not text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from mxtrain.config.components.stores import STORES
 from mxtrain.config.sections.flag import flag
 
 
@@ -11,7 +12,7 @@ from mxtrain.config.sections.flag import flag
 class Layout:
     """Devices and processes that share the computation. None of these changes the loss curve."""
 
-    kvstore: str = flag("device", "where gradients are summed: local | device | dist_sync | dist_async")
+    kvstore: str = flag("device", f"where gradients are summed: {' | '.join(STORES)}")
     devices: str = flag("cpu", "contexts of this worker: cpu, cpu:0,1 or gpu:0,1")
     num_workers: int = flag(1, "worker processes; more than one needs a dist_* kvstore")
     num_servers: int = flag(1, "server processes of a dist_* kvstore")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from mxtrain.config.components import tasks
+from mxtrain.config.components.initializers import INITIALIZERS
 from mxtrain.config.sections.flag import flag
 
 
@@ -24,8 +25,7 @@ class Model:
     )
     init: str = flag(
         "msra",
-        "initial weights: msra | msra_out | xavier | xavier_normal | normal:sigma=0.01 | uniform | "
-        "orthogonal; or module:callable",
+        f"initial weights: {' | '.join(INITIALIZERS)}, with numbers as in normal:sigma=0.01; or module:callable",
     )
     zero_gamma: bool = flag(False, "residual branches begin as zero: their last norm's scale does")
     pretrained: str = flag(

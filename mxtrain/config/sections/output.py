@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from mxtrain.config.components import metrics
 from mxtrain.config.components.sinks import CONSOLE, NONE, SINKS
 from mxtrain.config.sections.flag import flag
 
@@ -23,8 +24,8 @@ class Output:
     )
     metric: str = flag(
         "",
-        "what evaluations tell besides, joined by commas: of classes topk:k=3 | balanced_accuracy | macro_f1 | "
-        "precision | recall | auc | average_precision; of labels auc; of numbers mae | rmse | r2; or module:callable",
+        f"what evaluations tell besides, joined by commas: {metrics.in_words()}; with numbers as in topk:k=3; or "
+        "module:callable",
     )
     score: str = flag(
         "",
