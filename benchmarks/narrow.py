@@ -59,11 +59,11 @@ def main() -> None:
 def row(model: str, options: argparse.Namespace) -> tuple[float, tuple[str, ...]]:
     """Return how many times as fast as float32 a net is, and its row."""
     wide, _ = steps(model, options, "off", "")
-    narrow, parts = steps(model, options, options.amp, options.amp_table)
+    narrow, context = steps(model, options, options.amp, options.amp_table)
     turns = {name: lambda step=step: seconds_of(step) for name, step in (("wide", wide), ("narrow", narrow))}
     times = in_turns(turns, options.rounds, warm_up=2)  # the first lay arrays out
     before, after = (statistics.median(taken) * 1e3 for taken in times.values())
-    forecast = parts.built.forecast
+    forecast = context.built.forecast
     numbers = (
         f"{before:.0f}",
         f"{after:.0f}",
@@ -76,7 +76,7 @@ def row(model: str, options: argparse.Namespace) -> tuple[float, tuple[str, ...]
 
 
 def steps(model: str, options: argparse.Namespace, amp: str, table: str) -> tuple[Callable[[], Any], Any]:
-    """Return a function that takes a step of this net, and the parts it works with."""
+    """Return a function that takes a step of this net, and the context it works with."""
     if model in OF_TOKENS:
         net = step_nets.NETS[model]._replace(batch_size=options.batch_size)
     else:
@@ -84,8 +84,8 @@ def steps(model: str, options: argparse.Namespace, amp: str, table: str) -> tupl
             32 if model.startswith("cifar") else 299 if "inceptionv3" in model else 224
         )
         net = Net(model, options.batch_size, size, rate=1e-4)
-    parts = mxnet_side.parts_of(net, amp, table)
-    return mxnet_side.steps_of(net, parts), parts
+    context = mxnet_side.context_of(net, amp, table)
+    return mxnet_side.steps_of(net, context), context
 
 
 if __name__ == "__main__":

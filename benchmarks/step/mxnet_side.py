@@ -26,24 +26,24 @@ def main() -> None:
     from mxtrain.train.net import build_net
 
     with build_net.compiling(amp):
-        _take_turns(net, parts_of(net, amp), path[0])
+        _take_turns(net, context_of(net, amp), path[0])
 
 
-def _take_turns(net: Net, parts: Any, path: str) -> None:
+def _take_turns(net: Net, context: Any, path: str) -> None:
     """Write the weights that training begins with, and make steps when it is this side's turn."""
     from mxtrain.models.parameters import weights
 
-    trained = [p for p in weights.named_parameters(parts.net).values() if p.grad_req != "null"]
-    np.savez(path, **weights.copy_of(parts.net))
+    trained = [p for p in weights.named_parameters(context.net).values() if p.grad_req != "null"]
+    np.savez(path, **weights.copy_of(context.net))
     num_parameters = sum(int(np.prod(parameter.shape)) for parameter in trained)
-    count = multiplications.of_net(parts.net, batch(net)[0])
-    turns.take_turns(steps_of(net, parts), num_parameters, count)
+    count = multiplications.of_net(context.net, batch(net)[0])
+    turns.take_turns(steps_of(net, context), num_parameters, count)
 
 
-def parts_of(net: Net, amp: str, amp_table: str = "") -> Any:
-    """Return a run's parts as `fit` builds them."""
+def context_of(net: Net, amp: str, amp_table: str = "") -> Any:
+    """Return a run's context as `fit` builds it."""
     if net.vocabulary:
-        return _parts_of_tokens(net, amp, amp_table)
+        return _context_of_tokens(net, amp, amp_table)
     return training.context_of(_run(net, amp, amp_table, net.model, net.size), CLASSES)
 
 
@@ -53,8 +53,8 @@ def _run(net: Net, amp: str, amp_table: str, model: str, image_size: int) -> Run
     return training.run_of(*learning, *size, "--amp", amp, "--amp-table", amp_table)
 
 
-def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
-    """Return the parts of a run on pictures with a net of tokens, compiled as that run's was, in the net's place."""
+def _context_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
+    """Return the context of a run on pictures with a net of tokens, compiled as that run's was, in the net's place."""
     from mxtrain.kvstore.trainer import open_trainer
     from mxtrain.models.autocast.autocast import Forecast
     from mxtrain.models.nets import zoo
@@ -65,7 +65,7 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     from mxtrain.train.net.build_net import BuiltNet
 
     run = _run(net, amp, amp_table, "small_cnn", 32)
-    parts = training.context_of(run, num_classes=10)
+    context = training.context_of(run, num_classes=10)
     from benchmarks.step import mxnet_nets
 
     of_tokens = mxnet_nets.of_tokens(net)
@@ -79,16 +79,16 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     exempt_from_decay(trained)
     optimizer = optimizers.build(run.optim)
     return dataclasses.replace(
-        parts,
+        context,
         built=BuiltNet(of_tokens, narrowing.forecast if narrowing else Forecast(), {}),
         optimizer=optimizer,
         trainer=open_trainer(trained, optimizer, run.layout.kvstore),
     )
 
 
-def steps_of(net: Net, parts: Any) -> Callable[[], float]:
+def steps_of(net: Net, context: Any) -> Callable[[], float]:
     """Return a function that makes one more step and returns its loss."""
-    made = training.Training(parts, training.batches_of(*batch(net)), net.rate)
+    made = training.Training(context, training.batches_of(*batch(net)), net.rate)
 
     def make_step() -> float:
         outcome = made.step()

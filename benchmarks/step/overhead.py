@@ -37,19 +37,19 @@ def main() -> None:
     assert precision.all_finite([p.list_data()[0] for p in context.trainer.parameters])
 
 
-def pieces(parts: Any) -> dict[str, Callable[[], Any]]:
+def pieces(context: Any) -> dict[str, Callable[[], Any]]:
     from mxtrain.checkpoint.directory import AVERAGES
     from mxtrain.optim import precision
     from mxtrain.optim.sums import gradients
     from mxtrain.train import step
 
-    of_step = gradients.GradientAccumulator(parts.trainer.parameters, parts.devices)
-    first_device = [parameter.grad(parts.devices[0]) for parameter in of_step.parameters]
+    of_step = gradients.GradientAccumulator(context.trainer.parameters, context.devices)
+    first_device = [parameter.grad(context.devices[0]) for parameter in of_step.parameters]
     return {
         "the norm, which tells finite": lambda: precision.l2_norm(first_device),
-        "a copy of running statistics": lambda: step.step_statistics(parts),
+        "a copy of running statistics": lambda: step.step_statistics(context),
         "--clip-value": lambda: of_step.clip(1.0),
-        "--ema": parts.companions[AVERAGES].after_update,
+        "--ema": context.companions[AVERAGES].after_update,
     }
 
 

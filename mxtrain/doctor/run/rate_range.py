@@ -20,13 +20,13 @@ from mxtrain.train.step import train_step
 
 def measure(job: TrainingJob, num_steps: int) -> dict[str, Any]:
     """Return the `rates` that were tried and their `losses`, until the loss diverges."""
-    parts = build_context(job)
+    context = build_context(job)
     scale = precision.initial_loss_scale(job.run.model.amp, job.run.model.loss_scale)
     rates = rate_choice.rates(num_steps)
     losses: list[float] = []
     with open_pipeline(job, range(num_steps)) as pipeline:
         for step, rate in enumerate(rates):
-            result = train_step(parts, pipeline.batches(step), pipeline.release, step, rate, scale)
+            result = train_step(context, pipeline.batches(step), pipeline.release, step, rate, scale)
             scale = result.scale
             losses.append(result.loss)
             if not math.isfinite(result.loss) or rate_choice.has_diverged(losses):

@@ -28,42 +28,42 @@ class ExactAccumulator(GradientAccumulator):
     def __init__(
         self,
         parameters: Sequence[Any],
-        contexts: Sequence[Any],
+        devices: Sequence[Any],
         grid: Grid,
         loss_scale: float,
         group: WorkerGroup = SINGLE_WORKER,
     ):
-        super().__init__(parameters, contexts)
+        super().__init__(parameters, devices)
         self.grid, self.group = grid, group
         grid.start_step(loss_scale)
         self.learns = grid.exponents is None
         # Gradients that travel are views of their buckets and stay where they are; others oneDNN moves as it likes. To
         # learn a grid, and to add what several devices compute, takes all of a gradient.
-        has_views = group.world_size > 1 and len(contexts) == 1
+        has_views = group.world_size > 1 and len(devices) == 1
         self.waits = self.learns or not has_views or native.new_addition is None
 
-    def before_backward(self, context: Any) -> None:
+    def before_backward(self, device: Any) -> None:
         """Add the device's last gradients before the next backward pass overwrites them."""
-        if context in self.sums:
-            self._add(self._last(context))
-        self.sums[context] = []
+        if device in self.sums:
+            self._add(self._last(device))
+        self.sums[device] = []
 
     def write_sums(self) -> list[Any]:
         """Write the sums to the first device's arrays, and zeros to all others.
 
         Where nothing has to be waited for, a sum is written once the backward pass has computed the gradient.
         """
-        first_device, *others = self.contexts
+        first_device, *others = self.devices
         first = self._last(first_device)
         if self.learns:
             self._learn(first)
-        for context in others:
-            if context in self.sums:
-                self._add(self._last(context))
+        for device in others:
+            if device in self.sums:
+                self._add(self._last(device))
         self._add(first, is_last=True)
-        for context in others:
+        for device in others:
             for parameter in self.parameters:
-                parameter.grad(context)[:] = 0
+                parameter.grad(device)[:] = 0
         self._set_fresh(True)
         return first
 
@@ -74,7 +74,7 @@ class ExactAccumulator(GradientAccumulator):
         return self.grid.are_beyond(exact_bits(self.group.world_size))
 
     def end_step(self, is_applied: bool) -> None:
-        sums = [memory(parameter.grad(self.contexts[0])) for parameter in self.parameters]
+        sums = [memory(parameter.grad(self.devices[0])) for parameter in self.parameters]
         self.grid.end_step(sums, is_applied)
 
     def _add(self, gradients: Sequence[Any], is_last: bool = False) -> None:

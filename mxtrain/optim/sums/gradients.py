@@ -19,31 +19,31 @@ class GradientAccumulator:
     keeps its old gradient in MXNet: here it counts as zero, and so does a device without work.
     """
 
-    def __init__(self, parameters: Sequence[Any], contexts: Sequence[Any]):
-        self.contexts = contexts
+    def __init__(self, parameters: Sequence[Any], devices: Sequence[Any]):
+        self.devices = devices
         self.parameters = [parameter for parameter in parameters if parameter.grad_req != "null"]
         self.sums: dict[Any, list[Any]] = {}
         # Gradients that a step without an update left behind must never be taken for new ones.
         self._set_fresh(False)
 
-    def before_backward(self, context: Any) -> None:
+    def before_backward(self, device: Any) -> None:
         """Save the device's last gradients before the next backward pass overwrites them."""
-        if context not in self.sums:
-            self.sums[context] = []
-        elif not self.sums[context]:
-            self.sums[context] = [gradient.copy() for gradient in self._last(context)]
+        if device not in self.sums:
+            self.sums[device] = []
+        elif not self.sums[device]:
+            self.sums[device] = [gradient.copy() for gradient in self._last(device)]
         else:
-            for total, gradient in zip(self.sums[context], self._last(context)):
+            for total, gradient in zip(self.sums[device], self._last(device)):
                 total += gradient
 
     def write_sums(self) -> list[Any]:
         """Write each device's sums to its gradient arrays, and return the first device's arrays."""
-        for context in self.contexts:
-            gradients = self._last(context)
-            for total, gradient in zip(self.sums.get(context, []), gradients):
+        for device in self.devices:
+            gradients = self._last(device)
+            for total, gradient in zip(self.sums.get(device, []), gradients):
                 gradient += total
         self._set_fresh(True)
-        return [parameter.grad(self.contexts[0]) for parameter in self.parameters]
+        return [parameter.grad(self.devices[0]) for parameter in self.parameters]
 
     def end_step(self, is_applied: bool) -> None:
         """Note whether the step's sums, which the gradient arrays hold by now, are applied; called before `unscale`."""
@@ -64,13 +64,13 @@ class GradientAccumulator:
             mx.nd.clip(gradient, -limit, limit, out=gradient)
 
     def _on_all_devices(self) -> Iterator[Any]:
-        return (parameter.grad(context) for context in self.contexts for parameter in self.parameters)
+        return (parameter.grad(device) for device in self.devices for parameter in self.parameters)
 
-    def _last(self, context: Any) -> list[Any]:
+    def _last(self, device: Any) -> list[Any]:
         """Return the gradients of the last backward pass there, zero where it did not reach."""
         gradients = []
         for parameter in self.parameters:
-            data, gradient = parameter.data(context), parameter.grad(context)
+            data, gradient = parameter.data(device), parameter.grad(device)
             if not data._fresh_grad:
                 sparse_rows.set_zero(gradient)
             data._fresh_grad = False
@@ -78,6 +78,6 @@ class GradientAccumulator:
         return gradients
 
     def _set_fresh(self, fresh: bool) -> None:
-        for context in self.contexts:
+        for device in self.devices:
             for parameter in self.parameters:
-                parameter.data(context)._fresh_grad = fresh
+                parameter.data(device)._fresh_grad = fresh

@@ -20,8 +20,8 @@ from tests.support.amp import ALL_NARROW, needs_bf16
 @pytest.mark.parametrize("name", FOR_TESTS)
 def test_every_kind_of_net_learns_by_the_steps_of_fit(name: str) -> None:
     net = FOR_TESTS[name]
-    parts = mxnet_side.parts_of(net, "off")
-    step = mxnet_side.steps_of(net, parts)
+    context = mxnet_side.context_of(net, "off")
+    step = mxnet_side.steps_of(net, context)
     losses = [step() for _ in range(8)]
     assert losses[-1] < 0.95 * losses[0]
 
@@ -29,8 +29,8 @@ def test_every_kind_of_net_learns_by_the_steps_of_fit(name: str) -> None:
 @needs_bf16
 def test_a_net_of_tokens_runs_in_bfloat16_where_it_is_asked_for() -> None:
     """As it did not once, when its bf16 row was float32's."""
-    parts = mxnet_side.parts_of(NETS["gpt"]._replace(batch_size=1), "bf16")
-    assert parts.built.forecast.share == 1
+    context = mxnet_side.context_of(NETS["gpt"]._replace(batch_size=1), "bf16")
+    assert context.built.forecast.share == 1
 
 
 @needs_bf16
@@ -39,10 +39,10 @@ def test_a_gpt_learns_in_bfloat16_as_in_float32(tmp_path: Path) -> None:
     table = tmp_path / "table.json"
     table.write_text(ALL_NARROW.read_text().replace(dear, dear[:-3]))
     net, curves = FOR_TESTS["small_gpt"], []
-    for parts in (mxnet_side.parts_of(net, "off"), mxnet_side.parts_of(net, "bf16", str(table))):
-        step = mxnet_side.steps_of(net, parts)
+    for context in (mxnet_side.context_of(net, "off"), mxnet_side.context_of(net, "bf16", str(table))):
+        step = mxnet_side.steps_of(net, context)
         curves.append([step() for _ in range(40)])
-    assert parts.built.forecast.share > 0.9
+    assert context.built.forecast.share > 0.9
     wide, narrow = curves
     assert narrow != wide and narrow == pytest.approx(wide, rel=0.03)
     assert wide[-1] < 0.5 * wide[0]
@@ -66,7 +66,7 @@ def test_a_token_sees_none_of_those_after_it() -> None:
 def test_resnet18_multiplies_as_often_as_published() -> None:
     """1.8 thousand million times for a picture of 224 pixels, most of them in 3x3 convolutions."""
     net = NETS["resnet18"]._replace(batch_size=1)
-    assert multiplications.of_net(mxnet_side.parts_of(net, "off").net, batch(net)[0]) == 1_814_073_344
+    assert multiplications.of_net(mxnet_side.context_of(net, "off").net, batch(net)[0]) == 1_814_073_344
 
 
 def test_multiplications_of_tokens() -> None:

@@ -30,7 +30,7 @@ from tests.support.nets.training_steps import (
     arrays,
     assert_equal,
     batches,
-    build_parts,
+    context_of_run,
     train,
 )
 
@@ -42,9 +42,9 @@ def split(net: Any, shape: tuple[int, ...]) -> list[Graph]:
     return segments.split(graph, shapes, "data")
 
 
-def parts_of(flags: str) -> TrainContext:
+def context_of(flags: str) -> TrainContext:
     line = f"--train t.rec --image-size {SIZE} --model {QUICK_RESNET} {FLAGS} {flags}"
-    return build_parts(config.parse(line.split()), CLASSES)
+    return context_of_run(config.parse(line.split()), CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def parts_of(flags: str) -> TrainContext:
     ],
 )
 def test_the_curve_and_the_weights_are_the_same(flags: str) -> None:
-    plain, again = parts_of(flags), parts_of(flags + " --remat")
+    plain, again = context_of(flags), context_of(flags + " --remat")
     assert len(again.net._segments) > 2
     before = arrays(plain)
     assert train(again, 3) == train(plain, 3)
@@ -78,9 +78,9 @@ FROZEN_BUT_MOVING = "0.weight,1.gamma,1.beta,3.*.weight,3.*.gamma,3.*.beta"
 )
 def test_running_statistics_are_the_same_to_the_bit(flags: str) -> None:
     """Also of norms that train nothing, and in segments in which nothing trains."""
-    plain, again = parts_of(flags), parts_of(flags + " --remat")
-    for parts in (plain, again):
-        train(parts, 1)
+    plain, again = context_of(flags), context_of(flags + " --remat")
+    for context in (plain, again):
+        train(context, 1)
     found, expected = arrays(again), arrays(plain)
     moved = [name for name in expected if name.endswith(running_statistics.NAME_ENDINGS)]
     assert moved
@@ -91,18 +91,18 @@ def test_running_statistics_are_the_same_to_the_bit(flags: str) -> None:
 @needs_bf16
 @pytest.mark.parametrize("flags", ["", "--model small_resnet --devices cpu:0,1"])
 def test_what_runs_in_bfloat16_is_the_same_too(flags: str) -> None:
-    plain, again = parts_of(f"{flags} {BF16}"), parts_of(f"{flags} {BF16} --remat")
+    plain, again = context_of(f"{flags} {BF16}"), context_of(f"{flags} {BF16} --remat")
     assert again.built.forecast == plain.built.forecast and plain.built.forecast.share > 0.9
     assert train(again, 3) == train(plain, 3)
     assert_equal(arrays(again), arrays(plain))
 
 
 def test_two_runs_are_the_same_to_the_bit() -> None:
-    assert train(parts_of("--remat"), 3) == train(parts_of("--remat"), 3)
+    assert train(context_of("--remat"), 3) == train(context_of("--remat"), 3)
 
 
 def test_parameters_have_the_names_of_the_net() -> None:
-    plain, again = (weights.named_parameters(parts_of(flags).net) for flags in ("", "--remat"))
+    plain, again = (weights.named_parameters(context_of(flags).net) for flags in ("", "--remat"))
     assert list(plain) == list(again)
 
 
@@ -133,17 +133,17 @@ def test_dropout_is_the_same_in_both_computations() -> None:
 
 
 def test_outside_of_training_the_net_is_computed_as_without() -> None:
-    plain, again = parts_of(""), parts_of("--remat")
+    plain, again = context_of(""), context_of("--remat")
     picture = mx.nd.random.uniform(shape=(2, 3, SIZE, SIZE))
     np.testing.assert_allclose(again.net(picture).asnumpy(), plain.net(picture).asnumpy(), rtol=1e-5)
 
 
 def test_a_recomputed_net_can_be_diagnosed() -> None:
-    parts = parts_of("--remat")
-    broken = weights.named_parameters(parts.net)["5.body.0.weight"]
+    context = context_of("--remat")
+    broken = weights.named_parameters(context.net)["5.body.0.weight"]
     broken.set_data(broken.data() * float("nan"))
-    parts.net.hybridize(active=False)
-    found = nonfinite.find_origin(parts, batches(4, 4, seed=0)[0], 0, 1.0)
+    context.net.hybridize(active=False)
+    found = nonfinite.find_origin(context, batches(4, 4, seed=0)[0], 0, 1.0)
     assert found is not None and "5.body.0" in found.layer and "weight is not finite" in found.layer
 
 
@@ -202,7 +202,7 @@ def test_cuts_are_near_the_best_ones() -> None:
 
 def test_a_net_without_a_graph_is_refused() -> None:
     with pytest.raises(UsageError, match="imperative_net is no graph"):
-        parts_of("--model tests.support.nets.user_net:imperative_net --image-size 24 --remat")
+        context_of("--model tests.support.nets.user_net:imperative_net --image-size 24 --remat")
 
 
 def test_no_cut_is_between_two_uses_of_a_weight_or_of_a_value() -> None:

@@ -13,7 +13,7 @@ from mxtrain.core.errors import UsageError
 from mxtrain.models.parameters import weights
 from mxtrain.optim import freeze, optimizer_state
 from mxtrain.runtime import mx
-from tests.support.nets.training_steps import FLAGS, SIZE, arrays, parts_of, train
+from tests.support.nets.training_steps import FLAGS, SIZE, arrays, context_of, train
 from tests.support.nets.user_net import plain
 
 BODY = "0.*,1.*,3.*,4.*"  # the first two convolutions and their norms
@@ -21,28 +21,28 @@ BODY = "0.*,1.*,3.*,4.*"  # the first two convolutions and their norms
 
 @pytest.mark.parametrize("devices", ["cpu", "cpu:0,1,2"])
 def test_frozen_parameters_stay_to_the_bit(devices: str) -> None:
-    parts = parts_of(f"{FLAGS} --devices {devices} --weight-decay 0.1 --freeze {BODY} --ema 0.9")
-    before = arrays(parts)
+    context = context_of(f"{FLAGS} --devices {devices} --weight-decay 0.1 --freeze {BODY} --ema 0.9")
+    before = arrays(context)
     frozen = set(freeze.matching_names(BODY, list(before)))
-    train(parts, 3)
+    train(context, 3)
     assert {name.split(".")[0] for name in frozen} == {"0", "1", "3", "4"}
-    for name, value in arrays(parts).items():
+    for name, value in arrays(context).items():
         assert np.array_equal(value, before[name]) == (name in frozen), name
 
 
 def test_frozen_parameters_have_no_optimizer_state() -> None:
-    parts = parts_of(f"{FLAGS} --freeze {BODY}")
-    train(parts, 1)
-    named = weights.named_parameters(parts.net)
-    kept = {parts.trainer.parameters[index].name for index in parts.trainer._updaters[0].states}
+    context = context_of(f"{FLAGS} --freeze {BODY}")
+    train(context, 1)
+    named = weights.named_parameters(context.net)
+    kept = {context.trainer.parameters[index].name for index in context.trainer._updaters[0].states}
     assert kept == {parameter.name for parameter in named.values() if parameter.grad_req != "null"}
     with pytest.raises(RuntimeError, match="grad_req='null'"):
         named["0.weight"].grad()
 
 
 def test_a_frozen_norm_computes_as_in_evaluation() -> None:
-    parts = parts_of(f"{FLAGS} --freeze {BODY}")
-    body = parts.net[:5]
+    context = context_of(f"{FLAGS} --freeze {BODY}")
+    body = context.net[:5]
     picture = mx.nd.random.uniform(shape=(4, 3, 16, 16))
     with mx.autograd.train_mode():
         training = body(picture).asnumpy()
@@ -50,20 +50,20 @@ def test_a_frozen_norm_computes_as_in_evaluation() -> None:
 
 
 def test_weights_alone_leave_their_norms_moving() -> None:
-    parts = parts_of(f"{FLAGS} --freeze *.weight,*.bias")
-    before = arrays(parts)
-    train(parts, 1)
-    still = {name for name, value in arrays(parts).items() if np.array_equal(value, before[name])}
+    context = context_of(f"{FLAGS} --freeze *.weight,*.bias")
+    before = arrays(context)
+    train(context, 1)
+    still = {name for name, value in arrays(context).items() if np.array_equal(value, before[name])}
     assert still == {name for name in before if name.endswith(("weight", "bias"))}
 
 
 def test_a_run_with_frozen_parameters_resumes() -> None:
     """Optimizer state without the frozen parameters' goes to disk and back."""
-    parts, again = (parts_of(f"{FLAGS} --freeze {BODY}") for _ in range(2))
-    train(parts, 2)
-    saved = optimizer_state.of_trainer(parts.trainer)
-    trained = [p for p in weights.named_parameters(parts.net).values() if p.grad_req != "null"]
-    assert len(saved) == len(trained) == len(optimizer_state.update_counts(parts.trainer))
+    context, again = (context_of(f"{FLAGS} --freeze {BODY}") for _ in range(2))
+    train(context, 2)
+    saved = optimizer_state.of_trainer(context.trainer)
+    trained = [p for p in weights.named_parameters(context.net).values() if p.grad_req != "null"]
+    assert len(saved) == len(trained) == len(optimizer_state.update_counts(context.trainer))
     assert not optimizer_state.of_trainer(again.trainer)
 
 
@@ -77,7 +77,7 @@ def bringing(num_classes: int) -> Any:
 
 def warnings_of(flags: str, caplog: pytest.LogCaptureFixture) -> list[str]:
     caplog.clear()
-    parts_of(f"{FLAGS} {flags}")
+    context_of(f"{FLAGS} {flags}")
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -85,7 +85,7 @@ def test_frozen_parameters_without_trained_weights_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """10 is the head, which another number of classes leaves out."""
-    theirs = parts_of(FLAGS).net
+    theirs = context_of(FLAGS).net
     named = {name: parameter.data() for name, parameter in weights.named_parameters(theirs).items()}
     whole, headless = str(tmp_path / "whole.params"), str(tmp_path / "headless.params")
     mx.nd.save(whole, named)
@@ -114,5 +114,5 @@ def test_frozen_parameters_without_trained_weights_are_named(
 )
 def test_senseless_patterns_are_refused(patterns: str, words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        parts_of(f"{FLAGS} --freeze {patterns}")
+        context_of(f"{FLAGS} --freeze {patterns}")
     assert words in str(refused.value)

@@ -22,8 +22,8 @@ from tests.support.nets.training_steps import (
     SIZE,
     arrays,
     assert_equal,
+    context_of,
     job_of,
-    parts_of,
     train,
 )
 
@@ -32,10 +32,10 @@ NOT_LINEAR = ("ftrl", "ftml")  # how far these move in a step is not as the rate
 
 def moved(flags: str) -> dict[str, np.ndarray]:
     """How far each trained parameter moves in the first step."""
-    parts = parts_of(f"{FLAGS} --weight-decay 0 {flags}")
-    before = arrays(parts)
-    train(parts, 1)
-    after, named = arrays(parts), weights.named_parameters(parts.net)
+    context = context_of(f"{FLAGS} --weight-decay 0 {flags}")
+    before = arrays(context)
+    train(context, 1)
+    after, named = arrays(context), weights.named_parameters(context.net)
     return {name: after[name] - before[name] for name, each in named.items() if each.grad_req != "null"}
 
 
@@ -55,7 +55,7 @@ def test_each_optimizer_moves_a_parameter_by_its_own_rate(optimizer: str) -> Non
 
 def test_devices_change_nothing() -> None:
     flags = f"{FLAGS} --optimizer adamw --layer-decay 0.5 --lr-scale 1.*=3"
-    one, three = parts_of(flags), parts_of(f"{flags} --devices cpu:0,1,2")
+    one, three = context_of(flags), context_of(f"{flags} --devices cpu:0,1,2")
     train(one, 3), train(three, 3)
     assert_equal(arrays(three), arrays(one))
 
@@ -133,12 +133,12 @@ def test_a_pattern_that_matches_nothing_names_the_nearest() -> None:
     with pytest.raises(
         UsageError, match=r"--lr-scale 0\.weigt: matches no parameter; did you mean '0\.weight'"
     ):
-        parts_of(f"{FLAGS} --lr-scale 0.weigt=0.1")
+        context_of(f"{FLAGS} --lr-scale 0.weigt=0.1")
 
 
 def test_layers_that_cannot_be_told_apart_are_refused() -> None:
     with pytest.raises(UsageError, match="--layer-decay: the net is one layer"):
-        parts_of(f"{FLAGS} --model tests.engine.optim.test_layer_rates:wrapped --layer-decay 0.5")
+        context_of(f"{FLAGS} --model tests.engine.optim.test_layer_rates:wrapped --layer-decay 0.5")
 
 
 def wrapped(num_classes: int):  # type: ignore[no-untyped-def]

@@ -20,7 +20,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import state
 from mxtrain.train.net import build_net
 from tests.support.amp import ALL_NARROW, MIXED, needs_bf16
-from tests.support.nets.training_steps import CLASSES, build_parts, run_of
+from tests.support.nets.training_steps import CLASSES, context_of_run, run_of
 
 nn = mx.gluon.nn
 ROOT = Path(__file__).resolve().parents[3]
@@ -219,12 +219,12 @@ def test_the_slope_of_prelu_learns_at_full_rate(is_compiled: bool) -> None:
 def test_a_net_of_a_float16_run_can_be_used_on_a_cpu(tmp_path: Path) -> None:
     """There it computes in float32, as its weights are, and patches nothing."""
     run = run_of(tmp_path)
-    parts = build_parts(run, CLASSES)
-    path = directory.write(tmp_path, state.snapshot(parts, state.TrainState(1, precision.LossScale())))
+    context = context_of_run(run, CLASSES)
+    path = directory.write(tmp_path, state.snapshot(context, state.TrainState(1, precision.LossScale())))
     saved = directory.read_state(path)
     saved["config"]["amp"] = "fp16"
     data = mx.nd.array(np.random.default_rng(0).standard_normal((2, 3, 16, 16)))
     net = build_net.load_trained(directory.Checkpoint(path, saved), [mx.cpu()])
-    np.testing.assert_array_equal(net(data).asnumpy(), parts.net(data).asnumpy())
+    np.testing.assert_array_equal(net(data).asnumpy(), context.net(data).asnumpy())
     assert [precision.usable_amp(each, "cpu") for each in ("off", "bf16", "fp16")] == ["off", MIXED, "off"]
     assert [precision.usable_amp(each, "gpu") for each in ("off", "bf16", "fp16")] == ["off", "off", "fp16"]

@@ -22,8 +22,8 @@ from tests.support.nets.training_steps import (
     arrays,
     assert_equal,
     batches,
-    build_parts,
-    parts_of,
+    context_of,
+    context_of_run,
     run_of,
     save,
     train,
@@ -46,11 +46,11 @@ def sigmoids(num_classes: int) -> Any:
 
 def moved(flags: str, num_steps: int) -> dict[str, float]:
     """Return how far the weights of each layer have moved after some steps, on average."""
-    parts = parts_of(f"{FLAGS} --model {NET} --weight-decay 0 {flags}")
-    train(parts, 1)  # shapes are known from here on
-    before = arrays(parts)
-    train(parts, num_steps)
-    return {name: float(np.abs(array - before[name]).mean()) for name, array in arrays(parts).items()}
+    context = context_of(f"{FLAGS} --model {NET} --weight-decay 0 {flags}")
+    train(context, 1)  # shapes are known from here on
+    before = arrays(context)
+    train(context, num_steps)
+    return {name: float(np.abs(array - before[name]).mean()) for name, array in arrays(context).items()}
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,11 @@ def test_each_class_is_learnt_by_a_net_that_is_certain() -> None:
     """Though the first micro-batch has no sample of it, and so no gradient that would show how large the others are."""
     norms = []
     for sums in ("exact", "fast"):
-        parts = parts_of(f"{FLAGS} --model {__name__}:certain --micro-batch 1 --sums {sums}")
+        context = context_of(f"{FLAGS} --model {__name__}:certain --micro-batch 1 --sums {sums}")
         steps = [
-            train_step(parts, batches(16, 1, number), lambda batch: None, number, 1e-6, precision.LossScale())
+            train_step(
+                context, batches(16, 1, number), lambda batch: None, number, 1e-6, precision.LossScale()
+            )
             for number in range(6)
         ]
         assert all(step.applied for step in steps), sums
@@ -96,20 +98,20 @@ def test_each_class_is_learnt_by_a_net_that_is_certain() -> None:
 def test_a_run_goes_on_by_the_rule_that_it_began_with(tmp_path: Path, rule: int) -> None:
     """Checkpoints of versions that knew one rule do not name it; a later one's is refused."""
     run = run_of(tmp_path, "--model", NET, "--weight-decay", "0", "--optimizer", "lars")
-    parts = build_parts(run, CLASSES)
-    assert parts.grid is not None and parts.grid.rule == grid_units.RULE
-    parts.grid.rule = rule
-    progress, _ = advance(parts, state.restore(parts, None), 2)
-    saved = directory.newest(save(run, parts, progress).parent)
+    context = context_of_run(run, CLASSES)
+    assert context.grid is not None and context.grid.rule == grid_units.RULE
+    context.grid.rule = rule
+    progress, _ = advance(context, state.restore(context, None), 2)
+    saved = directory.newest(save(run, context, progress).parent)
     assert saved is not None and saved.state["units_rule"] == rule
-    advance(parts, progress, 3)
+    advance(context, progress, 3)
 
-    again = build_parts(run, CLASSES)
+    again = context_of_run(run, CLASSES)
     if rule == 1:
         del saved.state["units_rule"]
     advance(again, state.restore(again, saved), 3)
     assert again.grid is not None and again.grid.rule == rule
-    assert_equal(arrays(again), arrays(parts))
+    assert_equal(arrays(again), arrays(context))
 
     saved.state["units_rule"] = grid_units.RULE + 1
     with pytest.raises(UsageError, match=r"added by rule 4, .*--resume never"):

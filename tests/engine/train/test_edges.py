@@ -15,7 +15,7 @@ from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.optim import precision, schedules
 from mxtrain.runtime import mx
 from mxtrain.train import step
-from tests.support.nets.training_steps import CLASSES, batches, build_parts
+from tests.support.nets.training_steps import CLASSES, batches, context_of_run
 
 FEW, MANY = 4, bounds.MOST_SAMPLES
 
@@ -32,12 +32,12 @@ def trained(flags: str, loudness: float = 1.0) -> step.StepResult:
     """After two steps of four samples, the pictures' numbers times `loudness`."""
     run = config.parse(f"--train t.rec --image-size 16 --model {__name__}:linear {flags}".split())
     run_checks.check_description(run)
-    parts, rate_of = build_parts(run, CLASSES), schedules.rate_function(run.optim, RunLength(1, 2))
+    context, rate_of = context_of_run(run, CLASSES), schedules.rate_function(run.optim, RunLength(1, 2))
     scale = precision.initial_loss_scale(run.model.amp, run.model.loss_scale)
     for number in range(2):
         given = batches(FEW, FEW, number)
         given[0].arrays["data"] *= np.float32(loudness)
-        outcome = step.train_step(parts, given, lambda batch: None, number, rate_of(number), scale)
+        outcome = step.train_step(context, given, lambda batch: None, number, rate_of(number), scale)
     return outcome
 
 

@@ -14,7 +14,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
-from tests.support.nets.training_steps import CLASSES, arrays, assert_equal, batches, parts_of
+from tests.support.nets.training_steps import CLASSES, arrays, assert_equal, batches, context_of
 
 nn = mx.gluon.nn
 SAMPLES = 24
@@ -59,17 +59,17 @@ NETS = ("plain", "norm", "dropout", "norm_and_dropout", "first_norm_without_para
 
 def curve(net: str, flags: str, num_steps: int, sizes: Any = lambda number: SAMPLES) -> tuple[Any, Any]:
     """Losses and gradient norms of every step, and the weights at the end; `sizes` gives each step its samples."""
-    parts = parts_of(f"--model {__name__}:{net} --batch-size {SAMPLES} {AMP} {flags}")
+    context = context_of(f"--model {__name__}:{net} --batch-size {SAMPLES} {AMP} {flags}")
     micro_batch = int(flags.split("--micro-batch ")[1].split()[0])
     progress, found = state.TrainState(0, precision.LossScale()), []
     for number in range(num_steps):
         given_batches = batches(sizes(number), micro_batch, number)
-        result = step.train_step(parts, given_batches, lambda batch: None, number, 0.02, progress.scale)
+        result = step.train_step(context, given_batches, lambda batch: None, number, 0.02, progress.scale)
         assert result.num_samples == sizes(number)
         progress = progress.after_step(result)
         found.append((result.loss, result.gradient_norm))
     assert progress.skipped_steps == 0
-    return np.array(found), arrays(parts)
+    return np.array(found), arrays(context)
 
 
 def assert_same(first: tuple[Any, Any], second: tuple[Any, Any], tolerance: float = TOLERANCE) -> None:
@@ -98,13 +98,15 @@ def test_steps_on_one_two_and_four_devices(net: str, num_steps: int) -> None:
 
 def losses_and_statistics(flags: str, num_samples: int) -> tuple[Any, Any]:
     """Losses and accuracies of steps at a learning rate of 0, so that all but running statistics stays as it is."""
-    parts = parts_of(f"--model {__name__}:norm_and_dropout --batch-size {SAMPLES} {AMP} {flags}")
+    context = context_of(f"--model {__name__}:norm_and_dropout --batch-size {SAMPLES} {AMP} {flags}")
     micro_batch, found = int(flags.split("--micro-batch ")[1].split()[0]), []
     for number in range(3):
         given_batches = batches(num_samples, micro_batch, number)
-        result = step.train_step(parts, given_batches, lambda batch: None, number, 0.0, precision.LossScale())
+        result = step.train_step(
+            context, given_batches, lambda batch: None, number, 0.0, precision.LossScale()
+        )
         found.append((result.loss, result.means["accuracy"]))
-    return found, {name: value for name, value in arrays(parts).items() if "running" in name}
+    return found, {name: value for name, value in arrays(context).items() if "running" in name}
 
 
 @pytest.mark.parametrize(("micro_batch", "num_samples"), [(6, 24), (5, 24), (7, 23), (3, 10), (2, 23)])
@@ -198,11 +200,11 @@ def test_many_mappings_in_bfloat16() -> None:
 def test_the_short_step_is_the_mean_of_its_samples() -> None:
     """10 of 24 samples as 4 + 4 + 2, mixed and smoothed: the gradient against numpy, and not a mean of means."""
     flags = f"{AMP} --mixup 0.4 --label-smoothing 0.2 --momentum 0 --weight-decay 0 --micro-batch 4"
-    parts = parts_of(f"--model tests.engine.train.test_step_scale:linear --batch-size {SAMPLES} {flags}")
-    weight, bias = (p.data().asnumpy().astype("float64") for p in parts.trainer.parameters)
+    context = context_of(f"--model tests.engine.train.test_step_scale:linear --batch-size {SAMPLES} {flags}")
+    weight, bias = (p.data().asnumpy().astype("float64") for p in context.trainer.parameters)
     flat, soft = [], []
     for batch in batches(10, 4, 0):
-        mixed = parts.task.mix(batch.arrays["data"], batch.arrays["label"], 5, batch.request.position)
+        mixed = context.task.mix(batch.arrays["data"], batch.arrays["label"], 5, batch.request.position)
         target = np.eye(CLASSES)[batch.arrays["label"].astype(int)] * (1 - mixed.fraction[:, None])
         target += np.eye(CLASSES)[mixed.label.astype(int)] * mixed.fraction[:, None]
         flat.append(batch.arrays["data"].reshape(len(target), -1).astype("float64"))
@@ -211,14 +213,14 @@ def test_the_short_step_is_the_mean_of_its_samples() -> None:
     powers = np.exp(samples @ weight.T + bias)
     shares = powers / powers.sum(axis=1, keepdims=True)
 
-    result = step.train_step(parts, batches(10, 4, 0), lambda batch: None, 5, 0.05, precision.LossScale())
+    result = step.train_step(context, batches(10, 4, 0), lambda batch: None, 5, 0.05, precision.LossScale())
     assert result.loss == pytest.approx(-(targets * np.log(shares)).sum() / 10, rel=TOLERANCE)
     errors = shares - targets
     gradient = errors.T @ samples / 10
     of_means = sum(
         errors[each].T @ samples[each] / len(errors[each]) / 3 for each in np.split(np.arange(10), [4, 8])
     )
-    moved = (weight - arrays(parts)["weight"]) / 0.05
+    moved = (weight - arrays(context)["weight"]) / 0.05
 
     def distance(other: np.ndarray) -> float:
         return float(np.linalg.norm(moved - other) / np.linalg.norm(gradient))

@@ -14,7 +14,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import step
 from tests.support.jobs import loop_run
 from tests.support.jobs.loop_run import CLASSES, SIZE, records_of, run_of
-from tests.support.nets.training_steps import build_parts
+from tests.support.nets.training_steps import context_of_run
 
 BOTH = "--mixup 0.4 --cutmix 1"
 
@@ -58,21 +58,21 @@ def test_alphas_of_zero_are_no_mixing_to_the_bit(packed: Path, plain: Any, tmp_p
 @pytest.mark.parametrize("alphas", ["--mixup 1", "--cutmix 1", BOTH])
 def test_the_loss_is_that_of_both_labels_by_their_shares(packed: Path, tmp_path: Path, alphas: str) -> None:
     """Against the cross entropy with soft labels, in numpy; accuracy is that of the label on the larger share."""
-    parts = build_parts(run_of(packed, tmp_path, f"{alphas} --model {__name__}:linear"), CLASSES)
+    context = context_of_run(run_of(packed, tmp_path, f"{alphas} --model {__name__}:linear"), CLASSES)
     rng = np.random.default_rng(1)
     data = rng.standard_normal((8, 3, SIZE, SIZE)).astype(np.float32)
     label = rng.integers(0, CLASSES, 8).astype(np.float32)
     mixed_data, mixed_label = data.copy(), label.copy()
-    found = parts.task.mix(mixed_data, mixed_label, 7, 0)
+    found = context.task.mix(mixed_data, mixed_label, 7, 0)
     soft = np.zeros((8, CLASSES))
     np.add.at(soft, (np.arange(8), mixed_label.astype(int)), 1 - found.fraction)
     np.add.at(soft, (np.arange(8), found.label.astype(int)), found.fraction)
     np.testing.assert_allclose(soft.sum(axis=1), 1, rtol=1e-6)
 
-    output = parts.net(mx.nd.array(mixed_data)).asnumpy().astype(np.float64)
+    output = context.net(mx.nd.array(mixed_data)).asnumpy().astype(np.float64)
     log_softmax = output - np.log(np.exp(output).sum(axis=1, keepdims=True))
     batch = Batch(Request(7, 0, 0, np.arange(8)), {"data": data, "label": label}, None)
-    result = step.train_step(parts, [batch], lambda batch: None, 7, 0.0, precision.LossScale())
+    result = step.train_step(context, [batch], lambda batch: None, 7, 0.0, precision.LossScale())
     assert result.loss == pytest.approx(-(soft * log_softmax).sum() / 8, rel=1e-5)
     assert result.means["accuracy"] == np.mean(output.argmax(axis=1) == mixed_label)
 

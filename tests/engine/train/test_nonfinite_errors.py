@@ -20,7 +20,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import nonfinite_errors, state, step
 from mxtrain.train.context import TrainContext
 from tests.support.amp import BF16, needs_bf16
-from tests.support.nets.training_steps import FLAGS, QUICK_RESNET, batches, parts_of, with_loss
+from tests.support.nets.training_steps import FLAGS, QUICK_RESNET, batches, context_of, with_loss
 
 nn = mx.gluon.nn
 
@@ -71,26 +71,26 @@ def numbered(num_samples: int, micro_batch: int) -> list[Any]:
 
 
 def parts_in(out: Path, flags: str = "") -> TrainContext:
-    return parts_of(f"{FLAGS} --out {out} {flags}")
+    return context_of(f"{FLAGS} --out {out} {flags}")
 
 
-def diverged(parts: TrainContext) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(Path(parts.run.output.out, "logs", "diverged.json").read_text())
+def diverged(context: TrainContext) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(Path(context.run.output.out, "logs", "diverged.json").read_text())
     return record
 
 
-def end(parts: TrainContext, made: list[Any], scale: float = 1.0) -> tuple[Diverged, dict[str, Any]]:
+def end(context: TrainContext, made: list[Any], scale: float = 1.0) -> tuple[Diverged, dict[str, Any]]:
     """The end of a run whose third step, made of these batches, was one bad step too many."""
     copies = [Batch(b.request, {name: array.copy() for name, array in b.arrays.items()}, None) for b in made]
     progress = state.TrainState(2, precision.LossScale(scale))
-    result = step.train_step(parts, copies, lambda batch: None, 2, 0.05, progress.scale)
+    result = step.train_step(context, copies, lambda batch: None, 2, 0.05, progress.scale)
     assert not result.applied
     progress = progress.after_step(result)
     released: list[Any] = []
-    found = nonfinite_errors.bad_step(parts, made, released.append, "record {}".format, progress, result)
+    found = nonfinite_errors.bad_step(context, made, released.append, "record {}".format, progress, result)
     assert released == made
     assert "\n" not in str(found) and "step 3" in str(found) and "diverged.json" in str(found)
-    return found, diverged(parts)
+    return found, diverged(context)
 
 
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
@@ -105,10 +105,10 @@ def test_an_infinite_picture_is_named(tmp_path: Path, devices: str) -> None:
 
 @pytest.mark.parametrize("extra", ["", "--remat", "--mixup 0.4", "--ema 0.9"])
 def test_a_weight_in_a_middle_layer_is_named(tmp_path: Path, extra: str) -> None:
-    parts = parts_in(tmp_path, f"--model {QUICK_RESNET} {extra}")
+    context = parts_in(tmp_path, f"--model {QUICK_RESNET} {extra}")
     name = "5.body.3.weight"
-    weights.named_parameters(parts.net)[name].data()[0, 0, 0, 0] = np.nan
-    error, record = end(parts, numbered(16, 4))
+    weights.named_parameters(context.net)[name].data()[0, 0, 0, 0] = np.nan
+    error, record = end(context, numbered(16, 4))
     assert record["layer"] == "layer 5.body.3 (Conv2D), whose weight is not finite"
     assert record["samples"] == [100, 101, 102, 103] and record["way"] == "forward"
     assert "5.body.3" in str(error) and "samples 100, 101, 102 and 1 more" in str(error)
@@ -116,11 +116,11 @@ def test_a_weight_in_a_middle_layer_is_named(tmp_path: Path, extra: str) -> None
 
 def test_an_overflow_in_a_middle_layer_is_named(tmp_path: Path) -> None:
     """Large but finite pictures, and a convolution that adds them up."""
-    parts = parts_in(tmp_path, f"--model {__name__}:rooted")
+    context = parts_in(tmp_path, f"--model {__name__}:rooted")
     made = numbered(8, 4)
     made[1].arrays["data"][2] = 1e38
-    weights.named_parameters(parts.net)["2.weight"].data()[:] = 1
-    _, record = end(parts, made)
+    weights.named_parameters(context.net)["2.weight"].data()[:] = 1
+    _, record = end(context, made)
     assert record["way"] == "forward" and 106 in record["samples"] and "layer 0" in record["layer"], record
 
 
@@ -135,29 +135,29 @@ def test_a_gradient_is_named_with_its_layer(tmp_path: Path) -> None:
 
 
 def test_a_loss_whose_gradients_are_finite_is_named(tmp_path: Path) -> None:
-    parts, made = with_loss(parts_in(tmp_path), without_threes), numbered(8, 4)
+    context, made = with_loss(parts_in(tmp_path), without_threes), numbered(8, 4)
     made[0].arrays["label"][:], made[1].arrays["label"][:] = [0, 1, 2, 0], [3, 0, 3, 1]
-    _, record = end(parts, made)
+    _, record = end(context, made)
     assert (record["layer"], record["way"], record["loss"]) == ("the loss", "forward", "nan")
     assert record["samples"] == [104, 106]
 
 
-def lost(parts: TrainContext) -> tuple[str, dict[str, Any]]:
+def lost(context: TrainContext) -> tuple[str, dict[str, Any]]:
     """How the run ends that would save these weights."""
-    error = nonfinite_errors.spoilt_weights(parts, state.TrainState(5, precision.LossScale()))
-    return str(error), diverged(parts)
+    error = nonfinite_errors.spoilt_weights(context, state.TrainState(5, precision.LossScale()))
+    return str(error), diverged(context)
 
 
 def test_weights_that_an_update_spoilt_are_named(tmp_path: Path) -> None:
-    parts = parts_in(tmp_path, f"--model {QUICK_RESNET} --remat --devices cpu:0,1")
-    named = weights.named_parameters(parts.net)
+    context = parts_in(tmp_path, f"--model {QUICK_RESNET} --remat --devices cpu:0,1")
+    named = weights.named_parameters(context.net)
     named["5.body.3.weight"].data(mx.cpu(0))[0, 0, 0, 0] = 3e20
-    line, _ = lost(parts)
+    line, _ = lost(context)
     assert (
         "weights are longer than 1.8e19" in line and "in layer 5.body.3 (Conv2D), which reaches 3e+20" in line
     )
     named["5.body.4.gamma"].data(mx.cpu(0))[0] = np.nan
-    line, record = lost(parts)
+    line, record = lost(context)
     assert (
         record["layer"] == "layer 5.body.4 (BatchNorm), whose gamma is not finite" and record["layer"] in line
     )
@@ -172,8 +172,8 @@ def test_a_sum_that_alone_overflows_is_reported(tmp_path: Path) -> None:
 
 @needs_bf16
 def test_layers_of_a_net_in_bfloat16_are_named(tmp_path: Path) -> None:
-    parts = parts_in(tmp_path, f"{BF16} --model {__name__}:rooted")
+    context = parts_in(tmp_path, f"{BF16} --model {__name__}:rooted")
     made = numbered(16, 4)
     made[1].arrays["data"][3] = 0
-    record = end(parts, made)[1]
+    record = end(context, made)[1]
     assert record["layer"] == "layer 3 (Root)" and record["samples"] == [107]

@@ -21,7 +21,7 @@ from tests.support.nets.training_steps import (
     advance,
     arrays,
     assert_equal,
-    build_parts,
+    context_of_run,
     run_of,
     save,
 )
@@ -39,46 +39,46 @@ from tests.support.nets.training_steps import (
 )
 def test_a_resumed_run_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices: str) -> None:
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", devices)
-    parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(parts, None), 2)
-    save(run, parts, progress)
-    _, expected = advance(parts, progress, 2)
+    context = context_of_run(run, CLASSES)
+    progress, _ = advance(context, state.restore(context, None), 2)
+    save(run, context, progress)
+    _, expected = advance(context, progress, 2)
 
-    again = build_parts(run, CLASSES)
+    again = context_of_run(run, CLASSES)
     _, losses = advance(again, state.restore(again, directory.newest(tmp_path / "checkpoints")), 2)
     assert losses == expected
-    assert_equal(arrays(again), arrays(parts))
+    assert_equal(arrays(again), arrays(context))
 
 
 def test_a_checkpoint_without_newer_keys_is_read(tmp_path: Path) -> None:
     run = run_of(tmp_path, "--optimizer", "mxnet.optimizer:Nadam")
-    parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(parts, None), 2)
-    save(run, parts, progress)
+    context = context_of_run(run, CLASSES)
+    progress, _ = advance(context, state.restore(context, None), 2)
+    save(run, context, progress)
     found = directory.newest(tmp_path / "checkpoints")
     assert found is not None and set(found[1].pop("optimizer_numbers")) == {"m_schedule"}
     assert found[1].pop("bad_records") == []
-    restored = state.restore(build_parts(run, CLASSES), found)
+    restored = state.restore(context_of_run(run, CLASSES), found)
     assert (restored.step, restored.bad_records) == (2, ())
 
 
 def test_a_resume_on_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> None:
     """A mean over three equal copies is not the copy: what is saved is what one device holds."""
     run = run_of(tmp_path, "--devices", "cpu:0,1,2", "--micro-batch", "3", "--batch-size", "9")
-    parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(parts, None), 3)
-    save(run, parts, progress)
-    again = build_parts(run, CLASSES)
+    context = context_of_run(run, CLASSES)
+    progress, _ = advance(context, state.restore(context, None), 3)
+    save(run, context, progress)
+    again = context_of_run(run, CLASSES)
     state.restore(again, directory.newest(tmp_path / "checkpoints"))
-    assert_equal(arrays(again), arrays(parts))
+    assert_equal(arrays(again), arrays(context))
 
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = build_parts(run, CLASSES)
-    parts.trainer.parameters[0].list_data()[0][:] = float("nan")
+    context = context_of_run(run, CLASSES)
+    context.trainer.parameters[0].list_data()[0][:] = float("nan")
     with pytest.raises(Diverged, match="--lr"):
-        save(run, parts, state.TrainState(1, precision.LossScale(), None))
+        save(run, context, state.TrainState(1, precision.LossScale(), None))
     assert not (tmp_path / "checkpoints").exists()
 
 
@@ -86,9 +86,9 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
 def test_a_resume_on_more_devices_is_the_same_to_the_bit(tmp_path: Path, has_grid: bool) -> None:
     """Also without a grid, as after a step out of its reach: both begin one with the same micro-batch."""
     run = run_of(tmp_path, "--optimizer", "adamw")
-    parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(parts, None), 2)
-    save(run, parts, progress)
+    context = context_of_run(run, CLASSES)
+    progress, _ = advance(context, state.restore(context, None), 2)
+    save(run, context, progress)
     saved = directory.newest(tmp_path / "checkpoints")
     assert saved is not None
     if not has_grid:
@@ -96,10 +96,10 @@ def test_a_resume_on_more_devices_is_the_same_to_the_bit(tmp_path: Path, has_gri
     found = []
     for devices in ("cpu", "cpu:0,1"):
         run = run_of(tmp_path, "--optimizer", "adamw", "--devices", devices)
-        parts = build_parts(run, CLASSES)
-        progress = state.restore(parts, saved)
-        assert parts.grid is not None and (parts.grid.exponents is not None) == has_grid
-        found.append((advance(parts, progress, 3)[1], arrays(parts)))
+        context = context_of_run(run, CLASSES)
+        progress = state.restore(context, saved)
+        assert context.grid is not None and (context.grid.exponents is not None) == has_grid
+        found.append((advance(context, progress, 3)[1], arrays(context)))
     assert found[1][0] == found[0][0]
     assert_equal(found[1][1], found[0][1])
 
@@ -121,34 +121,34 @@ class Two:
 
 def test_a_score_on_some_disks_is_restored_by_all_workers(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(parts, None), 2)
+    context = context_of_run(run, CLASSES)
+    progress, _ = advance(context, state.restore(context, None), 2)
     for mine, theirs, expected in (
         (progress, [0.3], progress.with_score(0.3)),
         (progress.with_score(0.3), [], progress.with_score(0.3)),
         (progress.with_score(0.0), [0.0], progress.with_score(0.0)),
         (progress, [], progress),
     ):
-        save(run, parts, mine)
-        among = dataclasses.replace(parts, job=dataclasses.replace(parts.job, group=Two(*theirs)))
+        save(run, context, mine)
+        among = dataclasses.replace(context, job=dataclasses.replace(context.job, group=Two(*theirs)))
         assert state.restore(among, directory.newest(tmp_path / "checkpoints")) == expected
 
 
 def test_the_loss_scale_is_restored(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = build_parts(run, CLASSES)
+    context = context_of_run(run, CLASSES)
     scale = precision.LossScale(scale=512.0, clean_steps=7, dynamic=True)
-    progress, _ = advance(parts, state.TrainState(0, scale, None), 1)
-    save(run, parts, progress)
-    restored = state.restore(parts, directory.newest(tmp_path / "checkpoints"))
+    progress, _ = advance(context, state.TrainState(0, scale, None), 1)
+    save(run, context, progress)
+    restored = state.restore(context, directory.newest(tmp_path / "checkpoints"))
     assert restored.scale == precision.LossScale(scale=512.0, clean_steps=8, dynamic=True)
 
 
 def test_weights_of_another_net_are_refused(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = build_parts(run, CLASSES)
-    save(run, parts, state.TrainState(1, precision.LossScale(), None))
-    other = build_parts(run_of(tmp_path, "--model", "small_resnet"), CLASSES)
+    context = context_of_run(run, CLASSES)
+    save(run, context, state.TrainState(1, precision.LossScale(), None))
+    other = context_of_run(run_of(tmp_path, "--model", "small_resnet"), CLASSES)
     with pytest.raises(DataError, match=r"weights\.params"):
         state.restore(other, directory.newest(tmp_path / "checkpoints"))
 

@@ -16,7 +16,7 @@ from mxtrain.optim.average import WeightAverage
 from mxtrain.optim.average_plan import AveragePlan
 from mxtrain.runtime import mx
 from mxtrain.train import state
-from tests.support.nets.training_steps import CLASSES, advance, build_parts, run_of
+from tests.support.nets.training_steps import CLASSES, advance, context_of_run, run_of
 
 
 def test_params_files_have_the_bytes_that_mxnet_writes(tmp_path: Path) -> None:
@@ -44,16 +44,16 @@ def frozen(taken: directory.Snapshot) -> dict[str, dict[str, Any]]:
 def test_later_steps_do_not_change_a_snapshot(tmp_path: Path, optimizer: str) -> None:
     """The writer reads it while the next steps run."""
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", "cpu:0,1", "--ema", "0.9")
-    parts = build_parts(run, CLASSES)
-    average = WeightAverage(parts.net, AveragePlan((2, 4, 6)))
-    parts = dataclasses.replace(parts, companions={**parts.companions, state.AVERAGE: average})
-    progress, _ = advance(parts, state.restore(parts, None), 2)
+    context = context_of_run(run, CLASSES)
+    average = WeightAverage(context.net, AveragePlan((2, 4, 6)))
+    context = dataclasses.replace(context, companions={**context.companions, state.AVERAGE: average})
+    progress, _ = advance(context, state.restore(context, None), 2)
     average.after_step(2)
-    taken = state.snapshot(parts, progress)
+    taken = state.snapshot(context, progress)
     before, values_before = frozen(taken), json.dumps(taken.state)
-    advance(parts, progress, 2)
+    advance(context, progress, 2)
     average.after_step(4)
-    later = state.snapshot(parts, progress)
+    later = state.snapshot(context, progress)
     assert json.dumps(taken.state) == values_before != json.dumps(later.state)
     files = {state.WEIGHTS, state.OPTIMIZER, state.AVERAGES, state.AVERAGE, state.GRID}
     assert set(taken.files) == files

@@ -11,14 +11,14 @@ from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import step
-from tests.support.nets.training_steps import FLAGS, arrays, batches, parts_of, train
+from tests.support.nets.training_steps import FLAGS, arrays, batches, context_of, train
 
 
 @pytest.mark.parametrize(("optimizer", "num_steps"), [("sgd", 4), ("adamw", 12)])
 def test_devices_do_not_move_the_curve(optimizer: str, num_steps: int) -> None:
     flags = FLAGS + f"--optimizer {optimizer}"
     alone, two, three = (
-        train(parts_of(flags + f" --devices {devices}"), num_steps)
+        train(context_of(flags + f" --devices {devices}"), num_steps)
         for devices in ("cpu", "cpu:0,1", "cpu:0,1,2")
     )
     assert two == alone
@@ -29,10 +29,10 @@ def test_devices_do_not_move_the_curve(optimizer: str, num_steps: int) -> None:
 def test_sums_in_float32_make_the_same_curve(devices: str, caplog: pytest.LogCaptureFixture) -> None:
     """To rounding, which is told before the first step."""
     with caplog.at_level("INFO"):
-        parts = parts_of(FLAGS + f"--devices {devices}")
-        assert parts.grid is not None and caplog.messages == []
-        expected = train(parts, 4)
-        as_they_come = parts_of(FLAGS + f"--devices {devices} --sums fast")
+        context = context_of(FLAGS + f"--devices {devices}")
+        assert context.grid is not None and caplog.messages == []
+        expected = train(context, 4)
+        as_they_come = context_of(FLAGS + f"--devices {devices} --sums fast")
     assert as_they_come.grid is None
     (said,) = caplog.messages
     assert "not exactly (--sums fast)" in said
@@ -40,9 +40,9 @@ def test_sums_in_float32_make_the_same_curve(devices: str, caplog: pytest.LogCap
 
 
 def test_devices_hold_the_same_weights_and_statistics() -> None:
-    parts = parts_of(FLAGS + "--devices cpu:0,1,2")
-    train(parts, 3)
-    for parameter in weights.named_parameters(parts.net).values():
+    context = context_of(FLAGS + "--devices cpu:0,1,2")
+    train(context, 3)
+    for parameter in weights.named_parameters(context.net).values():
         first, *others = [array.asnumpy() for array in parameter.list_data()]
         for other in others:
             np.testing.assert_array_equal(first, other)
@@ -50,8 +50,8 @@ def test_devices_hold_the_same_weights_and_statistics() -> None:
 
 def test_an_idle_device_follows() -> None:
     """One micro-batch, two devices: the second computes nothing and must not drift."""
-    alone, idle = parts_of(FLAGS), parts_of(FLAGS + "--devices cpu:0,1")
-    losses = [train(parts, 4, micro_batch=16) for parts in (alone, idle)]
+    alone, idle = context_of(FLAGS), context_of(FLAGS + "--devices cpu:0,1")
+    losses = [train(context, 4, micro_batch=16) for context in (alone, idle)]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
     found = arrays(idle)
     for name, expected in arrays(alone).items():
@@ -60,22 +60,22 @@ def test_an_idle_device_follows() -> None:
 
 def test_running_statistics_move_once_a_step() -> None:
     """Four micro-batches leave the mean of what each alone would have left."""
-    parts = parts_of(FLAGS)
+    context = context_of(FLAGS)
     name, statistic = next(
-        (n, p) for n, p in weights.named_parameters(parts.net).items() if n.endswith("running_mean")
+        (n, p) for n, p in weights.named_parameters(context.net).items() if n.endswith("running_mean")
     )
     start = statistic.data().asnumpy()
     ended = []
     for batch in batches(16, 4, seed=0):
         statistic.data()[:] = mx.nd.array(start)
         with mx.autograd.record():
-            loss = parts.forward.loss(
-                parts.net(mx.nd.array(batch.arrays["data"])), mx.nd.array(batch.arrays["label"])
+            loss = context.forward.loss(
+                context.net(mx.nd.array(batch.arrays["data"])), mx.nd.array(batch.arrays["label"])
             )
         loss.backward()
         mx.nd.waitall()
         ended.append(statistic.data().asnumpy())
-    fresh = parts_of(FLAGS)
+    fresh = context_of(FLAGS)
     train(fresh, 1)
     assert not np.allclose(ended[0], start), "the first layer's statistics moved"
     np.testing.assert_allclose(arrays(fresh)[name], np.mean(ended, axis=0), rtol=1e-5, atol=1e-7)
@@ -93,41 +93,41 @@ def test_running_statistics_move_once_a_step() -> None:
 )
 def test_statistics_of_norms_that_train_nothing_move(flags: str) -> None:
     """On a CPU MXNet moves them in a backward pass that nothing else asks for."""
-    parts = parts_of(FLAGS + flags)
-    before, num_samples = arrays(parts), 16
-    train(parts, 1, int(flags.split("--micro-batch ")[1]) if "--micro-batch" in flags else 4, num_samples)
-    for name, value in arrays(parts).items():
+    context = context_of(FLAGS + flags)
+    before, num_samples = arrays(context), 16
+    train(context, 1, int(flags.split("--micro-batch ")[1]) if "--micro-batch" in flags else 4, num_samples)
+    for name, value in arrays(context).items():
         if name.endswith(running_statistics.NAME_ENDINGS):
             assert not np.array_equal(value, before[name]), name
     if "--freeze" not in flags:  # the first norm sees the pictures themselves
         pictures = batches(num_samples, num_samples, seed=0)[0].arrays["data"]
         name = "features.0.running_mean"
-        np.testing.assert_allclose(arrays(parts)[name], 0.1 * pictures.mean(axis=(0, 2, 3)), atol=1e-6)
+        np.testing.assert_allclose(arrays(context)[name], 0.1 * pictures.mean(axis=(0, 2, 3)), atol=1e-6)
 
 
 @pytest.mark.parametrize(
     "flags", ["", "--model cifar_resnet20_v1", "--freeze 0.*,1.*,3.*,4.*", "--freeze *.beta"]
 )
 def test_other_nets_need_no_gradient_of_the_pictures(flags: str) -> None:
-    assert not parts_of(FLAGS + flags).needs_input_grad
+    assert not context_of(FLAGS + flags).needs_input_grad
 
 
 def test_grad_req_add_in_a_users_net_does_not_add_up_over_steps() -> None:
     plain, adding = (
-        train(parts_of(FLAGS + f"--model tests.support.nets.user_net:{name}"), 6)
+        train(context_of(FLAGS + f"--model tests.support.nets.user_net:{name}"), 6)
         for name in ("plain", "adding")
     )
     np.testing.assert_array_equal(adding, plain)
 
 
 def test_the_same_run_twice_is_the_same_to_the_bit() -> None:
-    first, second = (train(parts_of(FLAGS + "--devices cpu:0,1"), 5) for _ in range(2))
+    first, second = (train(context_of(FLAGS + "--devices cpu:0,1"), 5) for _ in range(2))
     assert first == second
 
 
 def test_every_batch_is_released_once_and_in_time() -> None:
     flags = FLAGS.replace("--micro-batch 4", "--micro-batch 2") + "--devices cpu:0,1"
-    parts, released, given = parts_of(flags), [], batches(16, 2, seed=0)
+    context, released, given = context_of(flags), [], batches(16, 2, seed=0)
 
     class Lazily(list):  # type: ignore[type-arg]
         def __iter__(self) -> Any:
@@ -135,26 +135,26 @@ def test_every_batch_is_released_once_and_in_time() -> None:
                 assert number - len(released) <= 2, "no more than one batch a device is held"
                 yield batch
 
-    step.train_step(parts, Lazily(given), released.append, 0, 0.1, precision.LossScale())
+    step.train_step(context, Lazily(given), released.append, 0, 0.1, precision.LossScale())
     assert {id(batch) for batch in released} == {id(batch) for batch in given} and len(released) == len(given)
 
 
 def test_gradients_that_are_not_finite_are_not_applied() -> None:
-    parts = parts_of(FLAGS + "--devices cpu:0,1")
-    train(parts, 1)
-    before = arrays(parts)
+    context = context_of(FLAGS + "--devices cpu:0,1")
+    train(context, 1)
+    before = arrays(context)
     poisoned = batches(16, 4, seed=1)
     poisoned[3].arrays["data"][0, 0, 0, 0] = np.inf
     scale = precision.LossScale(scale=8.0, dynamic=True)
-    result = step.train_step(parts, poisoned, lambda batch: None, 1, 0.05, scale)
+    result = step.train_step(context, poisoned, lambda batch: None, 1, 0.05, scale)
     assert not result.applied and result.scale.scale == 4.0
-    for name, value in arrays(parts).items():
+    for name, value in arrays(context).items():
         if "running" not in name:
             np.testing.assert_array_equal(value, before[name], err_msg=name)
 
 
 def test_the_loss_scale_leaves_the_update_alone() -> None:
-    plain, scaled = parts_of(FLAGS), parts_of(FLAGS)
+    plain, scaled = context_of(FLAGS), context_of(FLAGS)
     step.train_step(plain, batches(16, 4, 0), lambda b: None, 0, 0.05, precision.LossScale())
     step.train_step(
         scaled, batches(16, 4, 0), lambda b: None, 0, 0.05, precision.LossScale(1024.0, dynamic=True)

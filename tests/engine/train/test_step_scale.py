@@ -19,7 +19,7 @@ from tests.support.nets.training_steps import (
     arrays,
     assert_equal,
     batches,
-    parts_of,
+    context_of,
     with_loss,
 )
 
@@ -49,21 +49,21 @@ class Loss:
         return Overflow()(losses) if self.overflows and losses.context == self.device else losses
 
 
-def advance(parts: TrainContext, number: int, scale: Scale, num_samples: int = 16) -> step.StepResult:
-    return step.train_step(parts, batches(num_samples, 4, number), lambda batch: None, number, 0.05, scale)
+def advance(context: TrainContext, number: int, scale: Scale, num_samples: int = 16) -> step.StepResult:
+    return step.train_step(context, batches(num_samples, 4, number), lambda batch: None, number, 0.05, scale)
 
 
-def everything(parts: TrainContext) -> dict[str, np.ndarray]:
+def everything(context: TrainContext) -> dict[str, np.ndarray]:
     """Weights, running statistics, optimizer states and averages."""
-    found = dict(arrays(parts))
-    for index, value in parts.trainer._updaters[0].states.items():
+    found = dict(arrays(context))
+    for index, value in context.trainer._updaters[0].states.items():
         found.update(
             {
                 f"state {index}.{place}": each.asnumpy()
                 for place, each in enumerate(optimizer_state.state_arrays(value))
             }
         )
-    for companion in parts.companions.values():
+    for companion in context.companions.values():
         found.update({f"average {name}": value for name, value in companion.arrays().items()})
     return found
 
@@ -73,13 +73,13 @@ def everything(parts: TrainContext) -> dict[str, np.ndarray]:
 def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) -> None:
     """Two devices, two micro-batches each; one device alone overflows. Powers of two move no bit."""
     flags = FLAGS + f"--devices cpu:0,1 --kvstore {store} {AMP} {extra}"
-    parts, plain = parts_of(flags), parts_of(flags)
+    context, plain = context_of(flags), context_of(flags)
     loss = Loss(mx.cpu(1))
-    parts = with_loss(parts, loss)
+    context = with_loss(context, loss)
     progress, scales = state.TrainState(0, DYNAMIC), []
     for number in range(8):
         loss.overflows = number in (1, 2, 6)
-        result = advance(parts, number, progress.scale)
+        result = advance(context, number, progress.scale)
         assert result.applied is not loss.overflows and np.isfinite(result.loss)
         progress = progress.after_step(result)
         scales.append(progress.scale.scale)
@@ -88,7 +88,7 @@ def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) ->
             assert (result.loss, result.gradient_norm) == (expected.loss, expected.gradient_norm)
     assert scales == [1024, 512, 256, 256, 256, 512, 256, 256]
     assert (progress.skipped_steps, progress.bad_steps_in_a_row) == (3, 0)
-    assert_equal(everything(parts), everything(plain))
+    assert_equal(everything(context), everything(plain))
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) ->
 def test_powers_of_two_move_no_bit(num_samples: int, extra: str) -> None:
     """MXNet reads the optimizer's factor and the clip's limit as decimals: no part of the scale may be in them."""
     flags = f"{AMP} --batch-size {num_samples} --micro-batch 4 {extra}"
-    plain = parts_of(flags)
+    plain = context_of(flags)
     expected = [advance(plain, number, Scale(), num_samples) for number in range(2)]
     for power in (-3, 6, 10, 16):
-        parts = parts_of(flags)
+        context = context_of(flags)
         for number, result in enumerate(expected):
-            found = advance(parts, number, Scale(scale=2.0**power), num_samples)
+            found = advance(context, number, Scale(scale=2.0**power), num_samples)
             assert (found.loss, found.gradient_norm) == (result.loss, result.gradient_norm)
-        assert_equal(everything(parts), everything(plain))
+        assert_equal(everything(context), everything(plain))
 
 
 @needs_bf16
@@ -123,27 +123,27 @@ def test_all_overflows_and_scales_in_bfloat16() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_bad_picture_leaves_nothing_behind(flags: str, bad: float) -> None:
     """Neither in the weights nor in running statistics, which the forward pass has moved already."""
-    parts = parts_of(FLAGS + "--ema 0.9 " + flags)
+    context = context_of(FLAGS + "--ema 0.9 " + flags)
     size = 16 if "16" in flags else 4
     for number in range(2):
-        step.train_step(parts, batches(16, size, number), lambda batch: None, number, 0.05, Scale())
-    before = everything(parts)
+        step.train_step(context, batches(16, size, number), lambda batch: None, number, 0.05, Scale())
+    before = everything(context)
     poisoned = batches(16, size, 2)
     poisoned[-1].arrays["data"][0, 0, 0, 0] = bad
-    result = step.train_step(parts, poisoned, lambda batch: None, 2, 0.05, Scale())
+    result = step.train_step(context, poisoned, lambda batch: None, 2, 0.05, Scale())
     assert not result.applied
-    assert_equal(everything(parts), before)
+    assert_equal(everything(context), before)
 
 
 def test_skipped_gradients_do_not_count_in_the_next_step() -> None:
     """Its one micro-batch leaves the second device idle, with the gradients of the step before."""
-    parts, plain = parts_of(FLAGS + "--devices cpu:0,1"), parts_of(FLAGS + "--devices cpu:0,1")
+    context, plain = context_of(FLAGS + "--devices cpu:0,1"), context_of(FLAGS + "--devices cpu:0,1")
     loss = Loss(mx.cpu(1))
     loss.overflows = True
-    assert not advance(with_loss(parts, loss), 0, Scale()).applied
-    assert advance(parts, 1, Scale(), num_samples=4).applied
+    assert not advance(with_loss(context, loss), 0, Scale()).applied
+    assert advance(context, 1, Scale(), num_samples=4).applied
     advance(plain, 1, Scale(), num_samples=4)
-    assert_equal(everything(parts), everything(plain))
+    assert_equal(everything(context), everything(plain))
 
 
 def test_a_loss_that_is_no_number_is_skipped_though_its_gradients_are_finite() -> None:
@@ -152,10 +152,10 @@ def test_a_loss_that_is_no_number_is_skipped_though_its_gradients_are_finite() -
             mx.nd.log(0 * label - 1)
         )
 
-    parts = with_loss(parts_of(FLAGS + "--devices cpu:0,1"), loss)
-    before = everything(parts)
-    assert not advance(parts, 0, Scale()).applied
-    assert_equal(everything(parts), before)
+    context = with_loss(context_of(FLAGS + "--devices cpu:0,1"), loss)
+    before = everything(context)
+    assert not advance(context, 0, Scale()).applied
+    assert_equal(everything(context), before)
 
 
 def test_bad_steps_are_counted_in_a_row() -> None:
@@ -185,8 +185,8 @@ def linear(num_classes: int) -> Any:
 def test_clipping_is_numpy_s(clip: str, devices: str, scale: float) -> None:
     """The mean gradient over 10 samples as 4 + 4 + 2, clipped after it is unscaled, moves the weights at rate 0.05."""
     flags = f"--batch-size 10 --micro-batch 4 --model {__name__}:linear --momentum 0 --weight-decay 0 "
-    parts = parts_of(flags + f"--devices {devices} {clip}")
-    weight, bias = (p.data().asnumpy().astype("float64") for p in parts.trainer.parameters)
+    context = context_of(flags + f"--devices {devices} {clip}")
+    weight, bias = (p.data().asnumpy().astype("float64") for p in context.trainer.parameters)
     data, label = (
         np.concatenate([batch.arrays[part] for batch in batches(10, 4, 3)]) for part in ("data", "label")
     )
@@ -196,7 +196,7 @@ def test_clipping_is_numpy_s(clip: str, devices: str, scale: float) -> None:
     gradients = [errors.T @ flat / 10, errors.mean(axis=0)]
     norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
 
-    result = step.train_step(parts, batches(10, 4, 3), lambda batch: None, 0, 0.05, Scale(scale=scale))
+    result = step.train_step(context, batches(10, 4, 3), lambda batch: None, 0, 0.05, Scale(scale=scale))
     assert result.gradient_norm == pytest.approx(norm, rel=1e-4)
     kind, limit = (clip.split() or ["", "0"])[0], float((clip.split() or ["", "0"])[1])
     if kind == "--clip-norm":
@@ -204,7 +204,7 @@ def test_clipping_is_numpy_s(clip: str, devices: str, scale: float) -> None:
     elif kind == "--clip-value":
         assert max(abs(gradient).max() for gradient in gradients) > limit
         gradients = [np.clip(gradient, -limit, limit) for gradient in gradients]
-    for parameter, before, gradient in zip(parts.trainer.parameters, (weight, bias), gradients):
+    for parameter, before, gradient in zip(context.trainer.parameters, (weight, bias), gradients):
         for array in parameter.list_data():
             np.testing.assert_allclose(array.asnumpy(), before - 0.05 * gradient, rtol=1e-4, atol=1e-6)
 

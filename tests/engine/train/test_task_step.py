@@ -24,12 +24,12 @@ RATE, LENGTHS = 0.5, [3, 5, 1, 2, 17, 9]
 FLAGS = "--train t.rec --batch-size 6 --micro-batch 2 --optimizer sgd:momentum=0 --weight-decay 0 --ema 0.5"
 
 
-def parts_of(devices: str = "cpu") -> TrainContext:
+def context_of(devices: str = "cpu") -> TrainContext:
     run = config.parse([*FLAGS.split(), "--devices", devices])
-    parts = build_context(jobs.of_data(Majority(run, {"words": 10}), range(100)))
-    parts.net.drop._rate = 0
-    parts.net.hybridize()
-    return parts
+    context = build_context(jobs.of_data(Majority(run, {"words": 10}), range(100)))
+    context.net.drop._rate = 0
+    context.net.hybridize()
+    return context
 
 
 def batches(counts: list[bool]) -> list[Batch]:
@@ -47,11 +47,11 @@ def batches(counts: list[bool]) -> list[Batch]:
     return made
 
 
-def stepped(parts: TrainContext, given: list[Batch]) -> StepResult:
-    return train_step(parts, given, lambda batch: None, 0, RATE, precision.LossScale(8.0, dynamic=True))
+def stepped(context: TrainContext, given: list[Batch]) -> StepResult:
+    return train_step(context, given, lambda batch: None, 0, RATE, precision.LossScale(8.0, dynamic=True))
 
 
-def expected_step(parts: TrainContext, given: list[Batch]) -> tuple[float, dict[str, Any]]:
+def expected_step(context: TrainContext, given: list[Batch]) -> tuple[float, dict[str, Any]]:
     """The loss and the weights after a step of plain Gluon on all samples, each of them alone."""
     losses, total = [], sum(float(batch.arrays["weight"].sum()) for batch in given)
     with mx.autograd.record():
@@ -60,11 +60,12 @@ def expected_step(parts: TrainContext, given: list[Batch]) -> tuple[float, dict[
                 length = int(batch.arrays["mask"][row].sum())
                 named = {name: mx.nd.array(array[row : row + 1]) for name, array in batch.arrays.items()}
                 named = {**named, **{name: named[name][:, :length] for name in ("words", "mask")}}
-                losses.append(forward(parts.net, named).losses.sum())
+                losses.append(forward(context.net, named).losses.sum())
         mean = mx.nd.concat(*losses, dim=0).sum() / total
     mean.backward()
     moved = {
-        name: (each.data() - RATE * each.grad()) for name, each in weights.named_parameters(parts.net).items()
+        name: (each.data() - RATE * each.grad())
+        for name, each in weights.named_parameters(context.net).items()
     }
     return mean.asscalar(), {name: array.asnumpy() for name, array in moved.items()}
 
@@ -74,26 +75,26 @@ def expected_step(parts: TrainContext, given: list[Batch]) -> tuple[float, dict[
     "counts", [[True] * 6, [True, False, True, True, False, True], [False, False, True, False, False, False]]
 )
 def test_a_step_is_that_of_one_batch_divided_by_its_weight(counts: list[bool], devices: str) -> None:
-    loss, moved = expected_step(parts_of(), batches(counts))
-    parts = parts_of(devices)
-    result = stepped(parts, batches(counts))
+    loss, moved = expected_step(context_of(), batches(counts))
+    context = context_of(devices)
+    result = stepped(context, batches(counts))
     assert result.applied and result.weight == np.dot(LENGTHS, counts) and result.num_samples == 6
     assert result.loss == pytest.approx(loss, rel=1e-5)
-    for name, value in arrays(parts).items():
+    for name, value in arrays(context).items():
         np.testing.assert_allclose(value, moved[name], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("devices", ["cpu", "cpu:0,1,2"])
 def test_a_step_without_weight_moves_nothing(devices: str) -> None:
-    parts = parts_of(devices)
-    stepped(parts, batches([True] * 6))
-    before, grid = arrays(parts), parts.grid.exponents.copy()
-    averages = {name: array.asnumpy() for name, array in parts.companions[AVERAGES].averages.items()}
-    result = stepped(parts, batches([False] * 6))
+    context = context_of(devices)
+    stepped(context, batches([True] * 6))
+    before, grid = arrays(context), context.grid.exponents.copy()
+    averages = {name: array.asnumpy() for name, array in context.companions[AVERAGES].averages.items()}
+    result = stepped(context, batches([False] * 6))
     assert not result.applied and result.weight == 0 and np.isnan(result.loss)
     assert result.scale == precision.LossScale(8.0, dynamic=True)
-    assert_equal(arrays(parts), before)
+    assert_equal(arrays(context), before)
     assert_equal(
-        {name: array.asnumpy() for name, array in parts.companions[AVERAGES].averages.items()}, averages
+        {name: array.asnumpy() for name, array in context.companions[AVERAGES].averages.items()}, averages
     )
-    np.testing.assert_array_equal(parts.grid.exponents, grid)
+    np.testing.assert_array_equal(context.grid.exponents, grid)

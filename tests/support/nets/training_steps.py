@@ -64,19 +64,19 @@ def job_of(run: config.Run, num_classes: int, identity: InputIdentity = IDENTITY
     return dataclasses.replace(job, identity=identity)
 
 
-def build_parts(run: config.Run, num_classes: int, identity: InputIdentity = IDENTITY) -> TrainContext:
+def context_of_run(run: config.Run, num_classes: int, identity: InputIdentity = IDENTITY) -> TrainContext:
     """Return everything that a first step of `run` on pictures of so many classes needs."""
     return build_context(job_of(run, num_classes, identity))
 
 
-def with_loss(parts: TrainContext, loss: Any) -> TrainContext:
-    """Return the parts with another loss to learn from."""
-    return dataclasses.replace(parts, forward=dataclasses.replace(parts.forward, loss=loss))
+def with_loss(context: TrainContext, loss: Any) -> TrainContext:
+    """Return the context with another loss to learn from."""
+    return dataclasses.replace(context, forward=dataclasses.replace(context.forward, loss=loss))
 
 
-def parts_of(flags: str) -> TrainContext:
+def context_of(flags: str) -> TrainContext:
     run = config.parse(["--train", "t.rec", "--image-size", str(SIZE), "--model", QUICK_NET, *flags.split()])
-    return build_parts(run, CLASSES)
+    return context_of_run(run, CLASSES)
 
 
 def batches(num_samples: int, micro_batch: int, seed: int) -> list[Any]:
@@ -97,19 +97,19 @@ def batches(num_samples: int, micro_batch: int, seed: int) -> list[Any]:
     ]
 
 
-def train(parts: TrainContext, num_steps: int, micro_batch: int = 4, num_samples: int = 16) -> list[float]:
+def train(context: TrainContext, num_steps: int, micro_batch: int = 4, num_samples: int = 16) -> list[float]:
     scale, losses = precision.LossScale(), []
     for number in range(num_steps):
         result = train_step(
-            parts, batches(num_samples, micro_batch, number), lambda batch: None, number, 0.05, scale
+            context, batches(num_samples, micro_batch, number), lambda batch: None, number, 0.05, scale
         )
         assert result.num_samples == num_samples and result.applied
         losses.append(result.loss)
     return losses
 
 
-def arrays(parts: TrainContext) -> dict[str, np.ndarray]:
-    return {name: p.list_data()[-1].asnumpy() for name, p in weights.named_parameters(parts.net).items()}
+def arrays(context: TrainContext) -> dict[str, np.ndarray]:
+    return {name: p.list_data()[-1].asnumpy() for name, p in weights.named_parameters(context.net).items()}
 
 
 def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
@@ -125,16 +125,16 @@ def run_of(out: Path, *flags: str) -> config.Run:
 
 
 def advance(
-    parts: TrainContext, progress: state.TrainState, num_steps: int
+    context: TrainContext, progress: state.TrainState, num_steps: int
 ) -> tuple[state.TrainState, list[float]]:
     losses = []
     for number in range(progress.step, progress.step + num_steps):
         rate = 0.01 / (1 + number)
-        result = train_step(parts, batches(8, 4, number), lambda batch: None, number, rate, progress.scale)
+        result = train_step(context, batches(8, 4, number), lambda batch: None, number, rate, progress.scale)
         progress = progress.after_step(result)
         losses.append(result.loss)
     return progress, losses
 
 
-def save(run: config.Run, parts: TrainContext, progress: state.TrainState) -> Path:
-    return directory.write(Path(run.output.out) / "checkpoints", state.snapshot(parts, progress))
+def save(run: config.Run, context: TrainContext, progress: state.TrainState) -> Path:
+    return directory.write(Path(run.output.out) / "checkpoints", state.snapshot(context, progress))

@@ -22,7 +22,7 @@ from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
 from mxtrain.train.net import build_net
 from tests.support.amp import ALL_NARROW, BF16, needs_bf16
-from tests.support.nets.training_steps import CLASSES, arrays, assert_equal, parts_of, train
+from tests.support.nets.training_steps import CLASSES, arrays, assert_equal, context_of, train
 
 RELU = "Activation relu"
 SPATIAL, DEPTHWISE = "convolution 2D, spatial, few channels", "convolution 2D, depthwise, whole blocks"
@@ -135,13 +135,13 @@ def test_a_cast_pair_that_is_left_out_changes_no_bit() -> None:
 
 @needs_bf16
 def test_one_process_trains_in_bfloat16_and_then_in_float32_to_the_bit() -> None:
-    before = parts_of("--micro-batch 4 --batch-size 16")
+    before = context_of("--micro-batch 4 --batch-size 16")
     losses = train(before, 2)
-    narrow_parts = parts_of(f"--micro-batch 4 --batch-size 16 {BF16}")
-    assert narrow_parts.built.forecast.share > 0.9
-    narrow_losses = train(narrow_parts, 2)
+    narrow_context = context_of(f"--micro-batch 4 --batch-size 16 {BF16}")
+    assert narrow_context.built.forecast.share > 0.9
+    narrow_losses = train(narrow_context, 2)
     assert narrow_losses != losses and narrow_losses == pytest.approx(losses, rel=0.05)
-    after = parts_of("--micro-batch 4 --batch-size 16")
+    after = context_of("--micro-batch 4 --batch-size 16")
     assert train(after, 2) == losses
     assert_equal(arrays(after), arrays(before))
 
@@ -155,8 +155,8 @@ def test_auto_says_what_it_takes_and_why_not(caplog: pytest.LogCaptureFixture) -
     ):
         caplog.clear()
         with caplog.at_level("INFO", logger="mxtrain"):
-            parts = parts_of(f"--micro-batch 4 --batch-size 16 --amp auto {table}")
-        assert round(parts.built.forecast.share) == share
+            context = context_of(f"--micro-batch 4 --batch-size 16 --amp auto {table}")
+        assert round(context.built.forecast.share) == share
         assert [record.message for record in caplog.records if words in record.message]
     on_gpu = precision.summary("auto", "gpu", precision.autocast_of(config.Model(amp="auto"), "gpu"))
     assert "float32" in on_gpu and "--amp fp16" in on_gpu

@@ -14,7 +14,7 @@ from mxtrain.models.rewrites import broadcasts, graph_rewrites
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from tests.support.nets.symbols import computed, operators
-from tests.support.nets.training_steps import CLASSES, FLAGS, SIZE, build_parts, train
+from tests.support.nets.training_steps import CLASSES, FLAGS, SIZE, context_of_run, train
 
 LARGE = (8, 16, 8, 8)
 OPERATORS = ["broadcast_add", "broadcast_mul"]
@@ -96,20 +96,20 @@ def gated_net(num_classes: int) -> Any:
     return net
 
 
-def parts_of(flags: str = "") -> TrainContext:
+def context_of(flags: str = "") -> TrainContext:
     line = f"--train t.rec --image-size {SIZE} --model {__name__}:gated_net {FLAGS} {flags}"
-    return build_parts(config.parse(line.split()), CLASSES)
+    return context_of_run(config.parse(line.split()), CLASSES)
 
 
 def test_a_net_learns_along_the_same_curve_with_short_steps_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fast = parts_of()
+    fast = context_of()
     monkeypatch.setattr(zoo, "TRAINING_REWRITES", ())
-    plain = parts_of()
+    plain = context_of()
     curves = []
-    for parts in (fast, plain):  # 14 samples: the last micro-batch has two
-        curves.append([*train(parts, 4), *train(parts, 2, num_samples=14), *train(parts, 4)])
+    for context in (fast, plain):  # 14 samples: the last micro-batch has two
+        curves.append([*train(context, 4), *train(context, 2, num_samples=14), *train(context, 4)])
     np.testing.assert_allclose(*curves, rtol=2e-5)
     assert curves[0][-1] < curves[0][0]
     assert isinstance(fast.net._cached_op, graph_rewrites.OperatorForTraining)
@@ -119,21 +119,21 @@ def test_a_net_learns_along_the_same_curve_with_short_steps_too(
 
 
 def test_other_shapes_are_compiled_anew_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts, shapes = parts_of(), []
+    context, shapes = context_of(), []
     real = broadcasts.with_fast_broadcasts
     seen = lambda graph, of: shapes.append(of["data"]) or real(graph, of)  # noqa: E731
-    parts.net._cached_op._rewrites = [seen]
-    train(parts, 2)
+    context.net._cached_op._rewrites = [seen]
+    train(context, 2)
     assert shapes == []
-    train(parts, 1, num_samples=14)
+    train(context, 1, num_samples=14)
     assert shapes == [(2, 3, SIZE, SIZE)]
-    train(parts, 2)
+    train(context, 2)
     assert shapes == [(2, 3, SIZE, SIZE), (4, 3, SIZE, SIZE)]
 
 
 @pytest.mark.parametrize("flags", ["--remat", "--devices cpu:0,1"])
 def test_recomputed_segments_and_devices_train_so_too(flags: str) -> None:
-    plain, other = parts_of(), parts_of(flags)
+    plain, other = context_of(), context_of(flags)
     np.testing.assert_allclose(train(other, 3), train(plain, 3), rtol=1e-5)
     blocks = getattr(other.net, "_segments", [other.net])
     assert any(isinstance(each._cached_op, graph_rewrites.OperatorForTraining) for each in blocks)

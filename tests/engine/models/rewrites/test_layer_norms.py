@@ -14,7 +14,15 @@ from mxtrain.models.rewrites import graph_rewrites, layer_norms
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from tests.support.nets.symbols import computed, operators
-from tests.support.nets.training_steps import CLASSES, FLAGS, SIZE, arrays, assert_equal, build_parts, train
+from tests.support.nets.training_steps import (
+    CLASSES,
+    FLAGS,
+    SIZE,
+    arrays,
+    assert_equal,
+    context_of_run,
+    train,
+)
 
 EPSILON = 1e-5
 SHAPES = [(256, 2), (3, 7, 24), (16, 768), (4, 5000)]
@@ -113,17 +121,17 @@ def mixer(num_classes: int) -> Any:
     return net
 
 
-def parts_of(flags: str = "") -> TrainContext:
+def context_of(flags: str = "") -> TrainContext:
     line = f"--train t.rec --image-size {SIZE} --model {__name__}:mixer {FLAGS} {flags}"
-    return build_parts(config.parse(line.split()), CLASSES)
+    return context_of_run(config.parse(line.split()), CLASSES)
 
 
 def test_a_net_learns_along_the_same_curve_and_evaluates_by_its_own_layer_norms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fast = parts_of()
+    fast = context_of()
     monkeypatch.setattr(zoo, "TRAINING_REWRITES", ())
-    plain = parts_of()
+    plain = context_of()
     assert isinstance(fast.net._cached_op, graph_rewrites.OperatorForTraining)
     assert not isinstance(plain.net._cached_op, graph_rewrites.OperatorForTraining)
     pictures = mx.nd.random.normal(shape=(5, 3, SIZE, SIZE))
@@ -137,7 +145,7 @@ def test_a_net_learns_along_the_same_curve_and_evaluates_by_its_own_layer_norms(
 
 
 def test_recomputed_segments_train_by_products_too() -> None:
-    plain, again = parts_of(), parts_of("--remat")
+    plain, again = context_of(), context_of("--remat")
     assert train(again, 3) == train(plain, 3)
     assert_equal(arrays(again), arrays(plain))
     compiled = [segment._cached_op for segment in again.net._segments]

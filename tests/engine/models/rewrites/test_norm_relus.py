@@ -17,7 +17,15 @@ from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from tests.support.amp import needs_bf16
 from tests.support.nets.symbols import operators
-from tests.support.nets.training_steps import CLASSES, FLAGS, SIZE, arrays, assert_equal, build_parts, train
+from tests.support.nets.training_steps import (
+    CLASSES,
+    FLAGS,
+    SIZE,
+    arrays,
+    assert_equal,
+    context_of_run,
+    train,
+)
 from tests.support.processes.fresh_python import answer
 
 JOINED = "_contrib_BatchNormWithReLU"
@@ -156,17 +164,17 @@ def test_what_others_take_before_the_relu_stays() -> None:
         assert rewritten(symbol) is symbol
 
 
-def parts_of(flags: str = "") -> TrainContext:
+def context_of(flags: str = "") -> TrainContext:
     line = f"--train t.rec --image-size {SIZE} --model small_cnn {FLAGS} {flags}"
-    return build_parts(config.parse(line.split()), CLASSES)
+    return context_of_run(config.parse(line.split()), CLASSES)
 
 
 def test_a_net_learns_along_the_same_curve(monkeypatch: pytest.MonkeyPatch) -> None:
-    joined = parts_of()
+    joined = context_of()
     others = tuple(each for each in zoo.AFTER_NARROWING if each is not norm_relus.with_joined_relus)
     assert len(others) == len(zoo.AFTER_NARROWING) - 1
     monkeypatch.setattr(zoo, "AFTER_NARROWING", others)
-    plain = parts_of()
+    plain = context_of()
     assert JOINED in operators(joined.net._cached_graph[1])
     assert JOINED not in operators(plain.net._cached_graph[1])
     ours = train(joined, 3)

@@ -27,7 +27,7 @@ from tests.support.nets.training_steps import (
     SIZE,
     arrays,
     batches,
-    build_parts,
+    context_of_run,
     train,
 )
 
@@ -48,25 +48,25 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of a net that has trained a little, on other seeds."""
     out = tmp_path_factory.mktemp("teacher")
     run = run_of("--seed 5 --model small_cnn", out)
-    parts = build_parts(run, CLASSES, IDENTITY)
-    train(parts, 3)
+    context = context_of_run(run, CLASSES, IDENTITY)
+    train(context, 3)
     progress = state.TrainState(3, precision.LossScale(), score=0.5)
-    snapshot = state.snapshot(parts, progress)
+    snapshot = state.snapshot(context, progress)
     directory.write(out / "checkpoints", snapshot)
     return out
 
 
 def student_of(teacher: Path, flags: str = "") -> TrainContext:
     distil = f"--teacher {teacher} --distill-weight {SHARE} --distill-temperature {TEMPERATURE}"
-    return build_parts(run_of(f"{distil} {flags}", teacher / "student"), CLASSES)
+    return context_of_run(run_of(f"{distil} {flags}", teacher / "student"), CLASSES)
 
 
-def by_hand(parts: TrainContext, batch: Any) -> np.ndarray:
+def by_hand(context: TrainContext, batch: Any) -> np.ndarray:
     """The losses of a micro-batch of step 0, from the outputs of both nets."""
-    mixed_in = parts.task.mix(batch.arrays["data"], batch.arrays["label"], 0, 0)
+    mixed_in = context.task.mix(batch.arrays["data"], batch.arrays["label"], 0, 0)
     with mx.autograd.train_mode():
-        output = parts.net(mx.nd.array(batch.arrays["data"])).asnumpy()
-    taught = parts.forward.teacher(mx.nd.array(batch.arrays["data"])).asnumpy()
+        output = context.net(mx.nd.array(batch.arrays["data"])).asnumpy()
+    taught = context.forward.teacher(mx.nd.array(batch.arrays["data"])).asnumpy()
     log_probabilities, rows = log_softmax(output), np.arange(len(batch.arrays["label"]))
     hard = -log_probabilities[rows, batch.arrays["label"].astype(int)]
     if mixed_in is not None:
@@ -81,24 +81,24 @@ def by_hand(parts: TrainContext, batch: Any) -> np.ndarray:
 @pytest.mark.parametrize("mixing", ["", "--mixup 0.4", "--mixup 0.4 --cutmix 1"])
 def test_the_loss_is_hintons(teacher: Path, mixing: str) -> None:
     # Where the nets are further apart, the last bits of MXNet's log_softmax, times the temperature squared, show.
-    parts = student_of(teacher, f"--model small_resnet --micro-batch 16 {mixing}")
-    expected = by_hand(parts, batches(16, 16, seed=0)[0])
-    outcome = step.train_step(parts, batches(16, 16, 0), lambda b: None, 0, 0.05, precision.LossScale())
+    context = student_of(teacher, f"--model small_resnet --micro-batch 16 {mixing}")
+    expected = by_hand(context, batches(16, 16, seed=0)[0])
+    outcome = step.train_step(context, batches(16, 16, 0), lambda b: None, 0, 0.05, precision.LossScale())
     assert outcome.loss == pytest.approx(expected.mean(), rel=1e-5)
 
 
 def test_the_teacher_stays_as_it_was(teacher: Path) -> None:
-    parts = student_of(teacher, "--devices cpu:0,1")
-    named = weights.named_parameters(parts.forward.teacher)
+    context = student_of(teacher, "--devices cpu:0,1")
+    named = weights.named_parameters(context.forward.teacher)
     before = {name: [array.asnumpy() for array in p.list_data()] for name, p in named.items()}
-    student = arrays(parts)
-    train(parts, 3)
-    assert any(not np.array_equal(value, student[name]) for name, value in arrays(parts).items())
+    student = arrays(context)
+    train(context, 3)
+    assert any(not np.array_equal(value, student[name]) for name, value in arrays(context).items())
     for name, parameter in named.items():
         assert parameter.grad_req == "null"
         for array, value in zip(parameter.list_data(), before[name]):
             np.testing.assert_array_equal(array.asnumpy(), value, err_msg=name)
-    assert not {p.name for p in named.values()} & {p.name for p in parts.trainer.parameters}
+    assert not {p.name for p in named.values()} & {p.name for p in context.trainer.parameters}
 
 
 def test_devices_do_not_move_the_curve(teacher: Path) -> None:
@@ -111,9 +111,9 @@ def test_devices_do_not_move_the_curve(teacher: Path) -> None:
     for number in range(6):
         found, expected = (
             step.train_step(
-                parts, batches(16, 4, number), lambda b: None, number, 0.05, precision.LossScale()
+                context, batches(16, 4, number), lambda b: None, number, 0.05, precision.LossScale()
             )
-            for parts in (spread, alone)
+            for context in (spread, alone)
         )
         assert found.loss == pytest.approx(expected.loss, rel=1e-6)
         assert found.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-6)
@@ -124,9 +124,9 @@ def test_devices_do_not_move_the_curve(teacher: Path) -> None:
 
 
 def test_short_micro_batches_count_their_samples(teacher: Path) -> None:
-    parts = student_of(teacher, "--freeze *running*")  # so that a micro-batch is as its samples alone
-    expected = np.concatenate([by_hand(parts, batch) for batch in batches(10, 4, seed=0)])
-    outcome = step.train_step(parts, batches(10, 4, 0), lambda b: None, 0, 0.05, precision.LossScale())
+    context = student_of(teacher, "--freeze *running*")  # so that a micro-batch is as its samples alone
+    expected = np.concatenate([by_hand(context, batch) for batch in batches(10, 4, seed=0)])
+    outcome = step.train_step(context, batches(10, 4, 0), lambda b: None, 0, 0.05, precision.LossScale())
     assert outcome.num_samples == 10
     assert outcome.loss == pytest.approx(expected.mean(), rel=1e-4)
 
@@ -168,13 +168,13 @@ def test_paths_without_weights_are_refused(tmp_path: Path) -> None:
 def test_a_net_that_the_default_init_does_not_fit(tmp_path: Path) -> None:
     """A weight of one dimension: trained well with another --init, it is used without."""
     run = run_of("--model tests.support.nets.user_net:scaled --init uniform:scale=0.5", tmp_path)
-    parts = build_parts(run, CLASSES, IDENTITY)
-    train(parts, 2)
+    context = context_of_run(run, CLASSES, IDENTITY)
+    train(context, 2)
     progress = state.TrainState(2, precision.LossScale(), score=0.5)
-    snapshot = state.snapshot(parts, progress)
+    snapshot = state.snapshot(context, progress)
     directory.write(tmp_path / "checkpoints", snapshot)
     pictures = mx.nd.array(batches(16, 16, seed=0)[0].arrays["data"])
-    expected = parts.net(pictures).asnumpy()
+    expected = context.net(pictures).asnumpy()
     found = build_net.load_trained(initial_weights.checkpoint_at("--teacher", str(tmp_path)), [mx.cpu()])
     np.testing.assert_array_equal(found(pictures).asnumpy(), expected)
     np.testing.assert_array_equal(student_of(tmp_path).forward.teacher(pictures).asnumpy(), expected)
@@ -182,8 +182,8 @@ def test_a_net_that_the_default_init_does_not_fit(tmp_path: Path) -> None:
 
 def test_a_run_starts_from_the_weights_of_another_run(teacher: Path) -> None:
     run = run_of(f"--model small_cnn --pretrained {teacher}", teacher / "student")
-    begun = arrays(build_parts(run, CLASSES))
-    plain = arrays(build_parts(dataclasses.replace(run, model=config.Model(model="small_cnn")), CLASSES))
+    begun = arrays(context_of_run(run, CLASSES))
+    plain = arrays(context_of_run(dataclasses.replace(run, model=config.Model(model="small_cnn")), CLASSES))
     saved = mx.nd.load(str(initial_weights.weights_file("--pretrained", str(teacher))))
     for name, value in begun.items():
         np.testing.assert_array_equal(value, saved[name].asnumpy(), err_msg=name)

@@ -11,7 +11,7 @@ from mxtrain.models.parameters import weights
 from mxtrain.optim import optimizer_state
 from mxtrain.train.net import dry_run
 from tests.support.nets import training_steps
-from tests.support.nets.training_steps import CLASSES, SIZE, arrays, job_of, parts_of, train
+from tests.support.nets.training_steps import CLASSES, SIZE, arrays, context_of, job_of, train
 
 FLAGS = f"--model small_cnn {training_steps.FLAGS}"
 
@@ -27,19 +27,19 @@ def told_of(flags: str) -> tuple[dict[str, list[str]], list[str]]:
 @pytest.mark.parametrize("optimizer", ["sgd", "sgd:momentum=0", "adamw", "lamb"])
 def test_the_memory_of_the_optimizer_is_what_it_takes(optimizer: str) -> None:
     flags = f"--optimizer {optimizer} --freeze 0.*,1.*"
-    parts = parts_of(f"{FLAGS} {flags}")
-    train(parts, 1)
-    num_bytes = sum(array.nbytes for array in optimizer_state.of_trainer(parts.trainer).values())
+    context = context_of(f"{FLAGS} {flags}")
+    train(context, 1)
+    num_bytes = sum(array.nbytes for array in optimizer_state.of_trainer(context.trainer).values())
     assert f"state of {optimizer} {num_bytes / 1e6:.1f} MB" in told_of(flags)[1][1]
 
 
 def test_the_table_says_what_trains_and_decays() -> None:
     flags = "--freeze 0.*,1.* --weight-decay 0.5 --lr 0.01"
     rows, _ = told_of(flags)
-    parts = parts_of(f"{FLAGS} {flags}")
-    named, before = weights.named_parameters(parts.net), arrays(parts)
-    train(parts, 1)
-    after = arrays(parts)
+    context = context_of(f"{FLAGS} {flags}")
+    named, before = weights.named_parameters(context.net), arrays(context)
+    train(context, 1)
+    after = arrays(context)
     assert list(rows) == list(named)
     for name, (shape, kind, count, *rest) in rows.items():
         assert shape == "x".join(map(str, named[name].shape)) and kind == "float32"

@@ -21,7 +21,7 @@ from tests.support.nets.training_steps import (
     SIZE,
     arrays,
     assert_equal,
-    build_parts,
+    context_of_run,
     train,
 )
 
@@ -45,9 +45,9 @@ def with_impossible_sum(graph: Graph, shapes: Shapes) -> Graph:
     return with_replaced(graph, {output: add_root})
 
 
-def parts_of(flags: str) -> TrainContext:
+def context_of(flags: str) -> TrainContext:
     line = f"--train t.rec --image-size {SIZE} --model {QUICK_NET} {FLAGS} {flags}"
-    return build_parts(config.parse(line.split()), CLASSES)
+    return context_of_run(config.parse(line.split()), CLASSES)
 
 
 @pytest.mark.parametrize("place", ["AFTER_NARROWING", "TRAINING_REWRITES"])
@@ -59,10 +59,10 @@ def test_a_graph_that_fails_is_replaced_by_the_plain_one(
 ) -> None:
     monkeypatch.setattr(zoo, "AFTER_NARROWING", ())
     monkeypatch.setattr(zoo, "TRAINING_REWRITES", ())
-    plain = parts_of(flags)
+    plain = context_of(flags)
     monkeypatch.setattr(zoo, place, (with_impossible_sum,))
     with caplog.at_level(logging.WARNING):
-        failing = parts_of(flags)
+        failing = context_of(flags)
         losses = train(failing, 2)
     assert [record.getMessage().startswith(LINE) for record in caplog.records] == [True], caplog.text
     assert losses == train(plain, 2)
@@ -73,4 +73,4 @@ def test_in_segments_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zoo, "TRAINING_REWRITES", (with_impossible_sum,))
     refusal = r"--remat: a segment of the net cannot be computed \(.*\); leave it out"
     with build_net.compiling("off"), pytest.raises(UsageError, match=refusal):
-        train(parts_of("--remat"), 1)
+        train(context_of("--remat"), 1)

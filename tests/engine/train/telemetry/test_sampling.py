@@ -16,16 +16,16 @@ from mxtrain.train.context import TrainContext
 from mxtrain.train.step import StepResult, train_step
 from mxtrain.train.telemetry import layer_metrics
 from tests.support.amp import needs_bf16
-from tests.support.nets.training_steps import arrays, assert_equal, batches, parts_of
+from tests.support.nets.training_steps import arrays, assert_equal, batches, context_of
 
 nn = mx.gluon.nn
 NUM_STEPS = 3
 UNSCALED = LossScale()
 
 
-def stepped(parts: TrainContext, scale: LossScale = UNSCALED, number: int = 0) -> StepResult:
-    parts.clock.start_step(number + 1)
-    return train_step(parts, batches(16, 4, number), lambda batch: None, number, 0.05, scale)
+def stepped(context: TrainContext, scale: LossScale = UNSCALED, number: int = 0) -> StepResult:
+    context.clock.start_step(number + 1)
+    return train_step(context, batches(16, 4, number), lambda batch: None, number, 0.05, scale)
 
 
 def imperative(num_classes: int) -> Any:
@@ -55,11 +55,11 @@ def imperative(num_classes: int) -> Any:
 def test_sampling_every_step_moves_no_bit(flags: str) -> None:
     ends = []
     for sample_steps in (0, 1):
-        parts = parts_of(f"--batch-size 16 --micro-batch 4 {flags} --sample-steps {sample_steps}")
-        results = [stepped(parts, number=number) for number in range(NUM_STEPS)]
+        context = context_of(f"--batch-size 16 --micro-batch 4 {flags} --sample-steps {sample_steps}")
+        results = [stepped(context, number=number) for number in range(NUM_STEPS)]
         assert [bool(result.layers) for result in results] == [bool(sample_steps)] * NUM_STEPS
-        ends.append(([(result.loss, result.gradient_norm) for result in results], arrays(parts)))
-        times = parts.clock.take()
+        ends.append(([(result.loss, result.gradient_norm) for result in results], arrays(context)))
+        times = context.clock.take()
         stages = {name for name in times if name in ("forward_seconds", "loss_seconds", "backward_seconds")}
         assert all(times[name] > 0 for name in stages) and len(stages) == 3 * sample_steps
     assert ends[0][0] == ends[1][0]
@@ -73,12 +73,12 @@ def length(values: Any) -> float:
 @pytest.mark.parametrize("scale", [UNSCALED, LossScale(1024.0, dynamic=True)])
 def test_lengths_of_layers(scale: LossScale) -> None:
     """Of the mean gradient, without the loss scale and before clipping; a frozen layer has none."""
-    parts = parts_of(
+    context = context_of(
         "--batch-size 16 --micro-batch 4 --sample-steps 1 --freeze 0.* --clip-value 0.001 --lr 0.1"
     )
-    before = arrays(parts)
-    result = stepped(parts, scale)
-    after = arrays(parts)
+    before = arrays(context)
+    result = stepped(context, scale)
+    after = arrays(context)
     trained = [name for name in before if not name.startswith("0.") and "running" not in name]
     assert (
         [*result.layers["gradients"]] == [*result.layers["weights"]] == [*result.layers["updates"]] == trained
@@ -123,9 +123,11 @@ def dying(num_classes: int) -> Any:
 
 def test_dead_units_are_seen() -> None:
     """A quarter of a layer's never answers anything but zero."""
-    parts = parts_of(f"--model {__name__}:dying --batch-size 16 --micro-batch 4 --sample-steps 1 --lr 0.001")
-    parts.net[1].bias.set_data(mx.nd.array([-1e6] * 2 + [0.0] * 6))
-    found = stepped(parts).layers["zero_rows"]
+    context = context_of(
+        f"--model {__name__}:dying --batch-size 16 --micro-batch 4 --sample-steps 1 --lr 0.001"
+    )
+    context.net[1].bias.set_data(mx.nd.array([-1e6] * 2 + [0.0] * 6))
+    found = stepped(context).layers["zero_rows"]
     assert found["1.weight"] >= 0.25 and found["2.weight"] == 0.0
 
 
@@ -142,15 +144,15 @@ class Words(nn.HybridBlock):
 
 def test_words_that_a_batch_does_not_have_are_not_dead() -> None:
     found = stepped(
-        parts_of(f"--model {__name__}:Words --batch-size 16 --micro-batch 4 --sample-steps 1")
+        context_of(f"--model {__name__}:Words --batch-size 16 --micro-batch 4 --sample-steps 1")
     ).layers
     assert "table.weight" in found["gradients"] and list(found["zero_rows"]) == ["head.weight"]
 
 
 def test_a_step_that_is_not_applied_has_layers_too() -> None:
-    parts = parts_of("--batch-size 16 --micro-batch 4 --sample-steps 1")
-    next(iter(weights.named_parameters(parts.net).values())).data()[:] = np.nan
-    result = stepped(parts)
+    context = context_of("--batch-size 16 --micro-batch 4 --sample-steps 1")
+    next(iter(weights.named_parameters(context.net).values())).data()[:] = np.nan
+    result = stepped(context)
     assert not result.applied and not all(map(math.isfinite, result.layers["gradients"].values()))
 
 
