@@ -199,8 +199,8 @@ def _evaluated(
     exported = exported_net.named(trained, options.checkpoint, options.devices, options.ensemble)
     source, which = (exported.run, str(exported.step)) if exported else (trained, options.checkpoint)
     checkpoint = trained_run.find_checkpoint(source, which, options.devices)
-    run = trained_run.run_of(checkpoint, source, instead)
-    task = trained_run.task_of(checkpoint, run)
+    run, objects = trained_run.run_of(checkpoint, instead), trained_run.objects_of(source, instead)
+    task = trained_run.task_of(checkpoint, run, objects)
     ensemble.check(options.tta, task)
     views = ensemble.kinds_of(options.tta)
     read_run = ensemble.reading(run, views)
@@ -216,7 +216,7 @@ def _evaluated(
         from mxtrain.train import evaluation
 
         plain_forward = tasks.function_of(task, task.plain_forward)
-        reading_task = trained_run.task_of(checkpoint, read_run)
+        reading_task = trained_run.task_of(checkpoint, read_run, objects)
         with _shown_progress(len(records), shows) as on_samples:
             found = evaluation.evaluate(
                 reading_task, plain_forward, net, records, devices, on_samples=on_samples
@@ -244,7 +244,7 @@ def _opened(run: Run, task: Task, is_own: bool) -> Any:
     if run.data.val is None:
         raise UsageError("--val is missing: the run had none, give a .rec file")
     try:
-        return open_source("--val", run.data.val, run, task)
+        return open_source("--val", run.data.val, run, task, task.objects)
     except DataError as error:
         if not is_own:
             raise
@@ -263,7 +263,10 @@ def _open_net(
     if options.ensemble:
         ensemble.check_ensemble(members, task)
     with contextlib.ExitStack() as opened:
-        nets = [opened.enter_context(trained_run.net_of(each, run, options.devices)) for each in members]
+        nets = [
+            opened.enter_context(trained_run.net_of(each, run, options.devices, task.objects))
+            for each in members
+        ]
         net: Net = nets[0][0]
         if options.tta or options.ensemble:
             views = ensemble.views(run, ensemble.kinds_of(options.tta))

@@ -231,7 +231,7 @@ def dry_run(run: config.Run) -> None:
     resume_point = resume.find(run, inputs.identity, run.layout.num_workers)
     run = session.begun(run, inputs, resume_point and resume_point.checkpoint)
     job = session.job_of(run, inputs, resume_point and resume_point.checkpoint)
-    rate_of = schedules.rate_function(run.optim, job.plan.length)
+    rate_of = schedules.rate_function(run.optim, job.plan.length, job.task.objects)
     rate_of(0)  # a schedule of the user's own is tried
 
     from mxtrain import runtime

@@ -32,7 +32,7 @@ FLOAT32, JOINED, BFLOAT16, INT8, ORT, ORT_INT8 = SIDES
 def of_run(folder: Path, num_calibrating: int) -> Iterator[tuple[dict[str, Side], Array, Array]]:
     """Yield the sides of a run's net, and the pictures and labels of its --val, or of some of --train without one."""
     found = trained_run.find_checkpoint(folder, "best", "cpu")
-    run = trained_run.run_of(found, folder, {})
+    run = trained_run.run_of(found, {})
     task = trained_run.task_of(found, run)
     train = open_source("--train", run.data.train or "", run)
     val = open_source("--val", run.data.val, run) if run.data.val else train

@@ -31,7 +31,7 @@ def net_of(run: Path) -> tuple[Any, tuple[int, ...]]:
 
     found = directory.newest(run / "checkpoints")
     assert found is not None, run
-    described = trained_run.run_of(found, run, {})
+    described = trained_run.run_of(found, {})
     task = trained_run.task_of(found, described)
     from mxtrain.runtime import mx
     from mxtrain.train.net import build_net

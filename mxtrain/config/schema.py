@@ -111,9 +111,7 @@ def to_yaml(run: Run) -> str:
     """Return the run as YAML that `--config` reads, a section after the other."""
     import yaml
 
-    flat = {name: str(value) if isinstance(value, str) else value for name, value in to_flat(run).items()}
-    plain = from_flat(flat)  # an object's text alone: YAML knows no other kinds of text
     return "".join(
-        f"# {name}: {section.__doc__}\n{yaml.safe_dump(dataclasses.asdict(getattr(plain, name)), sort_keys=False)}"
+        f"# {name}: {section.__doc__}\n{yaml.safe_dump(dataclasses.asdict(getattr(run, name)), sort_keys=False)}"
         for name, section in SECTIONS.items()
     )

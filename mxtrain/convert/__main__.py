@@ -190,7 +190,7 @@ def _to_torch(source: Any, out: Path, options: ConvertOptions) -> Conversion:
         raise UsageError(f"{out}: give a name that ends in {' or '.join(state_dict.WRITTEN)}")
     found = trained_run.find_checkpoint(source, options.checkpoint, "cpu")
     trained_run.refuse_output("OUT", out, found)
-    run = trained_run.run_of(found, source, {})
+    run = trained_run.run_of(found, {})
     task = trained_run.task_of(found, run)
     _load_mxnet()
     from mxtrain.convert.torch import to_torch

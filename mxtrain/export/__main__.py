@@ -120,11 +120,11 @@ def _exported(
 ) -> Export:
     """Return the export of the checkpoint `which` of a run; `instead` stands in the place of the run's flags."""
     checkpoint = trained_run.find_checkpoint(trained, which, devices)
-    run = trained_run.run_of(checkpoint, trained, instead)
+    run, objects = trained_run.run_of(checkpoint, instead), trained_run.objects_of(trained, instead)
 
     from mxtrain.export import exporting
 
-    return exporting.make(checkpoint, run, options, is_own=instead["val"] is None)
+    return exporting.make(checkpoint, run, options, instead["val"] is None, objects)
 
 
 def parser() -> Parser:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 import mxtrain
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core import formats
 from mxtrain.core.errors import UsageError
 from mxtrain.data import image_fields
@@ -44,12 +45,18 @@ class Export(NamedTuple):
     int8_scores: Int8Scores | None = None  # of an export to int8
 
 
-def make(checkpoint: Checkpoint, run: Run, options: ExportOptions, is_own: bool) -> Export:
+def make(
+    checkpoint: Checkpoint,
+    run: Run,
+    options: ExportOptions,
+    is_own: bool,
+    objects: ProgramObjects = NO_OBJECTS,
+) -> Export:
     """Make an export of a checkpoint's net and return it; nothing is left of one that fails.
 
     The samples that it is compared on are the run's --val, which is its own or stands in the place of that.
     """
-    task = trained_run.task_of(checkpoint, run)
+    task = trained_run.task_of(checkpoint, run, objects)
     if options.from_pixels:
         pixel_input.check(task)
     if options.to == "onnx":

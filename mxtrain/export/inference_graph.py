@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from mxtrain.checkpoint.directory import Checkpoint
-from mxtrain.config import Run, python_objects
+from mxtrain.config import Run, program_objects
 from mxtrain.core.errors import UsageError
 from mxtrain.inference import trained_run
 from mxtrain.models import remat
@@ -49,14 +49,14 @@ def of_checkpoint(
 ) -> Iterator[tuple[Any, InferenceGraph]]:
     """Yield the net of a checkpoint, in float32 and on one device, and its graph; loads mxnet."""
     in_float32 = dataclasses.replace(run, model=dataclasses.replace(run.model, amp="off"))
-    with trained_run.net_of(checkpoint, in_float32, devices) as (net, _):
+    with trained_run.net_of(checkpoint, in_float32, devices, task.objects) as (net, _):
         yield net, of_net(net, task)
 
 
 def of_net(net: Block, task: Task) -> InferenceGraph:
     """Return the graph of the task's net, whose weights have values; UsageError for a net that is no graph."""
     run = task.run
-    is_named = "model" in task.flags or python_objects.is_object(run.model.model)
+    is_named = "model" in task.flags or program_objects.is_object(run.model.model)
     name = f"--model {run.model.model}" if is_named else f"--task {run.model.task}"
     inputs = inputs_of(task)
     symbol = traced(remat.unwrapped(net), name, list(inputs))

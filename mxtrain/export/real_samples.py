@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Sequence, cast
 import numpy as np
 
 from mxtrain.config.components import losses
-from mxtrain.config.python_objects import ObjectName
+from mxtrain.config.program_objects import name_of
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array, Arrays
 from mxtrain.data.interfaces import Records
@@ -45,7 +45,7 @@ def open_records(task: Task, is_own: bool = True) -> Records:
     if not source:
         raise UsageError("--val is missing: the run had none, give a .rec file of samples to compare with")
     try:
-        records: Any = open_source(flag, source, task.run, task)
+        records: Any = open_source(flag, source, task.run, task, task.objects)
     except DataError as error:
         if not is_own:
             raise
@@ -112,9 +112,9 @@ def _without_own_loss(task: Task) -> Task:
     run = task.run
     if not tasks.is_built_in(task) or losses.parse(run.model.loss).name in losses.LOSSES:
         return task
-    loss = ObjectName.of(_of_labels if task.metric_kind == "labels" else _of_samples)
-    return type(task)(
-        dataclasses.replace(run, model=dataclasses.replace(run.model, loss=loss)), task.description
+    loss = name_of(_of_labels if task.metric_kind == "labels" else _of_samples)
+    return dataclasses.replace(
+        task, run=dataclasses.replace(run, model=dataclasses.replace(run.model, loss=loss))
     )
 
 

@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Callable, Iterable, Sequence
 
 from mxtrain.checkpoint.directory import Checkpoint
-from mxtrain.config import Run, python_objects
+from mxtrain.config import Run, program_objects
 from mxtrain.config.components import choices
 from mxtrain.config.values import sizes
 from mxtrain.config.values.sizes import Size
@@ -60,7 +60,7 @@ def check_ensemble(members: Sequence[Checkpoint], task: Task) -> None:
         raise UsageError(
             f"--ensemble: answers of --task {name} have no mean; leave it out for the mean of the weights"
         )
-    if python_objects.is_object(task.run.model.model):
+    if program_objects.is_object(task.run.model.model):
         raise UsageError(
             "--ensemble: the net that the program gave holds one checkpoint at a time; leave it out"
         )

@@ -116,7 +116,7 @@ def labelled(task: Task, source: str, out: Path | None = None) -> Iterator[Input
     if os.path.isdir(source):
         yield from _of_class_folders(task, Path(source), out)
         return
-    records = open_source("--mistakes", source, task.run, task)
+    records = open_source("--mistakes", source, task.run, task, task.objects)
     _refuse_output(out, records.files or [Path(source)])
     task.check(records)
     yield from _of_records(task, records)

@@ -113,10 +113,10 @@ def open_run(
 ) -> OpenedRun:
     """Return the run that a command means; without losses its pictures are normalised as `inputs_of` gives them."""
     found = trained_run.find_checkpoint(trained, checkpoint, devices)
-    run = trained_run.run_of(found, trained, instead)
+    run, objects = trained_run.run_of(found, instead), trained_run.objects_of(trained, instead)
     if not with_losses:
         run = dataclasses.replace(run, data=dataclasses.replace(run.data, normalize="host"))
-    return OpenedRun(found, run, trained_run.task_of(found, run))
+    return OpenedRun(found, run, trained_run.task_of(found, run, objects))
 
 
 def check_predicts(task: Task, with_losses: bool) -> None:
@@ -130,7 +130,7 @@ def check_predicts(task: Task, with_losses: bool) -> None:
 @contextlib.contextmanager
 def open_predictor(run: OpenedRun, devices: str) -> Iterator[Predictor]:
     """Yield a predictor on the first of the devices; loads mxnet."""
-    with trained_run.net_of(run.checkpoint, run.run, devices) as (net, contexts):
+    with trained_run.net_of(run.checkpoint, run.run, devices, run.task.objects) as (net, contexts):
         yield Predictor(run.task, net, contexts[0])
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence, Union, cast
 from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Checkpoint
-from mxtrain.config import Run, python_objects
+from mxtrain.config import Run, program_objects
 from mxtrain.config.flags import from_python
 from mxtrain.config.flags.arguments import Parser
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core import command_name, outputs
 from mxtrain.core.errors import UsageError
 from mxtrain.core.system import machine
@@ -113,34 +114,39 @@ def _folder(trained: OneTrained) -> Path:
     return trained.checkpoint.parent.parent if hasattr(trained, "checkpoint") else Path(trained)
 
 
-def run_of(checkpoint: Checkpoint, trained: Trained, instead: Mapping[str, Any]) -> Run:
-    """Return the run of a checkpoint with the objects of its Result, if `trained` has one, and those given `instead`.
+def objects_of(trained: Trained, instead: Mapping[str, Any]) -> ProgramObjects:
+    """Return the objects of the Result that `trained` is, if it is one, and those given `instead` of them."""
+    first = trained[0] if isinstance(trained, (list, tuple)) else trained
+    objects: ProgramObjects = getattr(first, "objects", NO_OBJECTS)
+    return objects.replaced_by({name: value for name, value in instead.items() if name not in VALUES})
+
+
+def run_of(checkpoint: Checkpoint, instead: Mapping[str, Any]) -> Run:
+    """Return the run of a checkpoint with the values of flags given `instead`; of objects it has texts.
 
     What it names itself can be imported from then on.
     """
     from mxtrain.checkpoint import locations, resume
 
     flat = checkpoint.state["config"]
-    first = trained[0] if isinstance(trained, (list, tuple)) else trained
-    known = config.to_flat(first.run) if hasattr(first, "run") else {}
-    at_hand = {name: known[name] for name, text in flat.items() if name in known and known[name] == text}
     values = {name: value for name, value in instead.items() if name in VALUES and value is not None}
     objects = {name: value for name, value in instead.items() if name not in VALUES}
-    whole = {**flat, **at_hand, **values}
+    whole = {**flat, **values}
     before = dataclasses.replace(config.from_flat(whole), explicit=frozenset(whole))  # for another task too
-    run = dataclasses.replace(from_python.with_objects(before, objects), explicit=frozenset())
+    run, _ = from_python.with_objects(before, objects)
     own = {
         name: str(flat.get(name) or "")
         for name in ("task", "model", "loss", "val", "metric")
         if instead.get(name) is None
     }
     locations.make_importable(
-        checkpoint, *(part for text in own.values() for part in python_objects.split_names(text))
+        checkpoint, *(part for text in own.values() for part in program_objects.split_names(text))
     )
-    return dataclasses.replace(run, optim=resume.with_micro_batch(run.optim, checkpoint))
+    optim = resume.with_micro_batch(run.optim, checkpoint)
+    return dataclasses.replace(run, optim=optim, explicit=frozenset())
 
 
-def task_of(checkpoint: Checkpoint, run: Run) -> Task:
+def task_of(checkpoint: Checkpoint, run: Run, objects: ProgramObjects = NO_OBJECTS) -> Task:
     """Return the task of a checkpoint's run."""
     from mxtrain.checkpoint import locations
     from mxtrain.checkpoint.input_identity import description_of
@@ -151,11 +157,13 @@ def task_of(checkpoint: Checkpoint, run: Run) -> Task:
     tokenizer = str(description.get("tokenizer") or "")
     if tokenizers.is_code(tokenizer):
         locations.refuse_of_python(checkpoint.path, tokenizer)
-    return tasks.of_description(run, description)
+    return tasks.of_description(run, description, objects)
 
 
 @contextlib.contextmanager
-def net_of(checkpoint: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Block, list[Device]]]:
+def net_of(
+    checkpoint: Checkpoint, run: Run, devices: str, objects: ProgramObjects = NO_OBJECTS
+) -> Iterator[tuple[Block, list[Device]]]:
     """Yield the net of a checkpoint on `devices`, and its contexts; loads mxnet.
 
     A net that a Python program gave has the checkpoint's weights in the block, and again its own, if any, afterwards.
@@ -170,8 +178,8 @@ def net_of(checkpoint: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Blo
     from mxtrain.train.net import build_net
 
     places = build_net.devices_of(devices)
-    lent = zoo.net_object(run.model.model)
+    lent = zoo.net_object(run.model.model, objects)
     amp = precision.usable_amp(run.model.amp, places[0].device_type)
     values_kept = contextlib.nullcontext() if lent is None else weights.kept(lent)
-    with build_net.compiling(amp), build_net.own_settings_kept(run), values_kept:
-        yield build_net.load_trained(checkpoint, places, run=run), places
+    with build_net.compiling(amp), build_net.own_settings_kept(run, objects), values_kept:
+        yield build_net.load_trained(checkpoint, places, run=run, objects=objects), places

@@ -14,36 +14,39 @@ from typing import Any, Callable
 from mxtrain.config.components import import_path
 from mxtrain.config.components import losses as components
 from mxtrain.config.components.component import load
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.runtime import mx
 
 Loss = Callable[[Any, Any], Any]
 
 
-def build(text: str, label_smoothing: float, num_classes: int) -> Loss:
+def build(text: str, label_smoothing: float, num_classes: int, objects: ProgramObjects = NO_OBJECTS) -> Loss:
     """Return the loss of `--loss`; a user's own is called once on zeros, and UsageError if its shape is wrong."""
-    return _build(
-        components.CLASSES, text, label_smoothing, mx.nd.zeros((2, num_classes)), mx.nd.zeros(2), (2,)
-    )
+    known = _known(components.CLASSES, text, label_smoothing)
+    return known or _user_loss(text, objects, mx.nd.zeros((2, num_classes)), mx.nd.zeros(2), (2,))
 
 
-def build_of_labels(text: str, label_smoothing: float, num_classes: int) -> Loss:
+def build_of_labels(
+    text: str, label_smoothing: float, num_classes: int, objects: ProgramObjects = NO_OBJECTS
+) -> Loss:
     """Return the loss of `--loss` where each class has a label of 0 or 1: from two arrays of rows to such an array."""
     rows = mx.nd.zeros((2, num_classes))
-    return _build(components.LABELS, text, label_smoothing, rows, rows, rows.shape)
+    known = _known(components.LABELS, text, label_smoothing)
+    return known or _user_loss(text, objects, rows, rows, rows.shape)
 
 
-def build_of_numbers(text: str, num_targets: int) -> Loss:
+def build_of_numbers(text: str, num_targets: int, objects: ProgramObjects = NO_OBJECTS) -> Loss:
     """Return the loss of `--loss` for rows of numbers: their mean over a sample's targets."""
     rows = mx.nd.zeros((2, num_targets))
-    return _build(components.NUMBERS, text, 0.0, rows, rows, (2,))
+    return _known(components.NUMBERS, text, 0.0) or _user_loss(text, objects, rows, rows, (2,))
 
 
-def _build(target: str, text: str, smoothing: float, output: Any, label: Any, shape: tuple[int, ...]) -> Loss:
-    """Return a loss that is known by name, or the user's, which has to make losses of `shape` of these arrays."""
+def _known(target: str, text: str, smoothing: float) -> Loss | None:
+    """Return a loss that is known by name for this kind of targets; None for the user's own."""
     name, hyperparameters = components.parse(text)
     if name not in components.of_target(target):
-        return _user_loss(name, output, label, shape)
+        return None
     loss = components.LOSSES[name]
     more = {"smoothing": smoothing} if loss.is_smoothed else {}
     return functools.partial(load(loss.factories[target]), **hyperparameters, **more)
@@ -125,9 +128,12 @@ def distillation(output: Any, teacher_output: Any, temperature: float) -> Any:
     return temperature**2 * (log_teacher.exp() * (log_teacher - log_own)).sum(axis=1)
 
 
-def _user_loss(path: str, output: Any, label: Any, shape: tuple[int, ...]) -> Loss:
-    """Return the user's function, or an instance of their class, as Gluon's losses are classes."""
-    function = import_path.load_callable("--loss", path)
+def _user_loss(path: str, objects: ProgramObjects, output: Any, label: Any, shape: tuple[int, ...]) -> Loss:
+    """Return the user's function, or an instance of their class, as Gluon's losses are classes.
+
+    It has to make losses of `shape` of these arrays.
+    """
+    function = import_path.load_callable("--loss", path, objects)
     user = f"--loss {path}"
     loss: Loss = as_user_code(user, as_user_code(user, function)() if inspect.isclass(function) else function)
     losses = loss(output, label)

@@ -10,24 +10,24 @@ import copy
 import inspect
 from typing import Any
 
-from mxtrain.config import Optim, python_objects
+from mxtrain.config import Optim
 from mxtrain.config.components import import_path
 from mxtrain.config.components import optimizers as components
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import UsageError, in_user_code
 from mxtrain.runtime import mx
 
 
-def build(optim: Optim) -> Any:
+def build(optim: Optim, objects: ProgramObjects = NO_OBJECTS) -> Any:
     """Return the optimizer that `optim` names; a user's own gets --momentum if it takes one."""
     name, hyperparameters = components.parse(optim)
-    if python_objects.is_object(name) and isinstance(
-        python_objects.require("--optimizer", name), mx.optimizer.Optimizer
-    ):
-        return _copy_of(python_objects.require("--optimizer", name))
+    own = objects.get("--optimizer", name)
+    if isinstance(own, mx.optimizer.Optimizer):
+        return _copy_of(own)
     if name in components.OPTIMIZERS:
         factory = components.OPTIMIZERS[name].load()
     else:
-        factory = import_path.load_callable("--optimizer", name)
+        factory = import_path.load_callable("--optimizer", name, objects)
         hyperparameters = _momentum(factory, optim)
     with in_user_code(f"--optimizer {name}"):
         optimizer = factory(learning_rate=optim.lr, wd=optim.weight_decay, **hyperparameters)

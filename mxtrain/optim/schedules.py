@@ -14,10 +14,11 @@ import math
 import numbers
 from typing import Any, Callable, NamedTuple
 
-from mxtrain.config import Optim, python_objects
+from mxtrain.config import Optim
 from mxtrain.config.checks.bounds import FAR, SMALLEST
 from mxtrain.config.components import import_path
 from mxtrain.config.components import schedules as components
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import UsageError, as_user_code, in_user_code
 from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.optim.average_plan import settling_steps
@@ -93,23 +94,26 @@ def peak_rate(optim: Optim) -> float:
     return optim.lr * optim.batch_size / optim.lr_base_batch if optim.lr_base_batch else optim.lr
 
 
-def rate_function(optim: Optim, length: RunLength) -> Callable[[int], float]:
+def rate_function(
+    optim: Optim, length: RunLength, objects: ProgramObjects = NO_OBJECTS
+) -> Callable[[int], float]:
     """Return a function from a step, counted from 0, to its learning rate, in a run of this length."""
     steps_per_epoch, num_steps = length
     if optim.average:
         moving = dataclasses.replace(optim, average=0)
         num_moving = num_steps - settling_steps(optim, length)
-        rate_of = rate_function(moving, RunLength(steps_per_epoch, num_moving))
+        rate_of = rate_function(moving, RunLength(steps_per_epoch, num_moving), objects)
         return lambda step: rate_of(step) if step < num_moving else 0.0
-    if has_own_rates(optim):
-        return functools.partial(_rate_of_scheduler, python_objects.require("--schedule", optim.schedule))
+    scheduler = _scheduler(optim, objects)
+    if scheduler is not None:
+        return functools.partial(_rate_of_scheduler, scheduler)
     name, hyperparameters = components.parse(optim)
     factor: Callable[[SchedulePoint], float]
     if name in components.SCHEDULES:
         factor = functools.partial(components.SCHEDULES[name].load(), **hyperparameters)
     else:
         own: Callable[[float], Any] = as_user_code(
-            f"--schedule {name}", import_path.load_callable("--schedule", name)
+            f"--schedule {name}", import_path.load_callable("--schedule", name, objects)
         )
 
         def factor(point: SchedulePoint) -> float:
@@ -132,10 +136,10 @@ def rate_function(optim: Optim, length: RunLength) -> Callable[[int], float]:
     return rate
 
 
-def has_own_rates(optim: Optim) -> bool:
-    """Return whether a Python program gave one of MXNet's LRSchedulers, whose rates are no factors of a peak."""
-    text = optim.schedule
-    return python_objects.is_object(text) and hasattr(python_objects.require("--schedule", text), "base_lr")
+def _scheduler(optim: Optim, objects: ProgramObjects) -> Any:
+    """Return the LRScheduler of MXNet's that a program gave, whose rates are no factors of a peak; None without one."""
+    own = objects.get("--schedule", optim.schedule)
+    return own if hasattr(own, "base_lr") else None
 
 
 def _rate_of_scheduler(scheduler: Any, step: int) -> float:
@@ -166,10 +170,10 @@ def plotted_steps(optim: Optim, length: RunLength) -> list[int]:
     return sorted(found)
 
 
-def summary(optim: Optim, length: RunLength) -> str:
+def summary(optim: Optim, length: RunLength, objects: ProgramObjects = NO_OBJECTS) -> str:
     """Return the line of the plan that describes the learning rate."""
     steps_per_epoch, num_steps = length
-    if has_own_rates(optim):
+    if _scheduler(optim, objects) is not None:
         return f"learning rate: {optim.schedule} over {num_steps} steps"
     rule = f" (--lr {optim.lr:g} x {optim.batch_size} / {optim.lr_base_batch})" if optim.lr_base_batch else ""
     warmup = warmup_steps(optim, steps_per_epoch)

@@ -162,17 +162,17 @@ class Arrays(Task, TaskPrediction):
         taken = {field.name: field.shape for field in array_fields.fields(self.inputs)}
         if net_names.takes(text) == net_names.ARRAYS:
             return net_names.build(text, inputs=taken, outputs=outputs)
-        return zoo.user_net(text, inputs=taken, outputs=outputs)
+        return zoo.user_net(text, self.objects, inputs=taken, outputs=outputs)
 
     @property
     def _taken(self) -> Named:
         return Named(tuple(field.name for field in array_fields.fields(self.inputs)))
 
     def training_forward(self, teacher: Block | None) -> Forward:
-        return self.predicted.forward(self._taken, is_training=True)
+        return self.predicted.forward(self._taken, self.objects, is_training=True)
 
     def plain_forward(self) -> Forward:
-        return self.predicted.forward(self._taken, is_training=False)
+        return self.predicted.forward(self._taken, self.objects, is_training=False)
 
     def metrics(self) -> Sequence[Metric]:
         return self.predicted.metrics()

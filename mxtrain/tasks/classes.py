@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
+from mxtrain.config.program_objects import ProgramObjects
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import label_checks
@@ -51,10 +52,11 @@ class PredictedClasses:
     def summary(self) -> str:
         return f"{len(self.names)} classes"
 
-    def forward(self, inputs: NetInputs, is_training: bool) -> ClassificationForward:
+    def forward(self, inputs: NetInputs, objects: ProgramObjects, is_training: bool) -> ClassificationForward:
         from mxtrain.models import losses
 
-        loss = losses.build(self.loss, self.label_smoothing if is_training else 0.0, self.num_outputs)
+        smoothing = self.label_smoothing if is_training else 0.0
+        loss = losses.build(self.loss, smoothing, self.num_outputs, objects)
         return ClassificationForward(loss, class_weights=self.weights if is_training else None, inputs=inputs)
 
     def metrics(self) -> Sequence[Metric]:

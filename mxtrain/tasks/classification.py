@@ -122,7 +122,7 @@ class Classification(Task, TaskPrediction):
         from mxtrain.models.nets import zoo
 
         name, num_classes = self.run.model.model, len(self.class_names)
-        net = zoo.build(name, num_classes, self.run.data.channels)
+        net = zoo.build(name, num_classes, self.run.data.channels, self.objects)
         zoo.check_sizes(net, name, num_classes)
         return net
 
@@ -168,4 +168,4 @@ class Classification(Task, TaskPrediction):
     def _loss(self, smoothing: float) -> Any:
         from mxtrain.models import losses
 
-        return losses.build(self.run.model.loss, smoothing, len(self.class_names))
+        return losses.build(self.run.model.loss, smoothing, len(self.class_names), self.objects)

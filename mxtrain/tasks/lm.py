@@ -152,7 +152,7 @@ class LanguageModel(Task):
         if net_names.takes(text) == net_names.TOKENS:
             net = net_names.build(text, **sizes, end_token=self.description["end_token"])
         else:
-            net = zoo.user_net(text, **sizes)
+            net = zoo.user_net(text, self.objects, **sizes)
         zoo.check_sizes(net, text, self.vocab_size)
         return net
 

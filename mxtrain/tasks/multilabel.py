@@ -88,4 +88,4 @@ class Multilabel(Classification):
     def _loss(self, smoothing: float) -> Any:
         from mxtrain.models import losses
 
-        return losses.build_of_labels(self.run.model.loss, smoothing, len(self.class_names))
+        return losses.build_of_labels(self.run.model.loss, smoothing, len(self.class_names), self.objects)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
+from mxtrain.config.program_objects import ProgramObjects
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import targets
@@ -56,11 +57,12 @@ class PredictedNumbers:
         shown = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
         return f"{len(names)} number{'s' * (len(names) > 1)} to predict ({shown})"
 
-    def forward(self, inputs: NetInputs, is_training: bool) -> NumbersForward:
+    def forward(self, inputs: NetInputs, objects: ProgramObjects, is_training: bool) -> NumbersForward:
         """Return the forward function, the same for training and evaluations."""
         from mxtrain.models import losses
 
-        return NumbersForward(self.targets, inputs, losses.build_of_numbers(self.loss, self.num_outputs))
+        loss = losses.build_of_numbers(self.loss, self.num_outputs, objects)
+        return NumbersForward(self.targets, inputs, loss)
 
     def metrics(self) -> Sequence[Metric]:
         return (Errors(self.targets.names),)

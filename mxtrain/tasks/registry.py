@@ -13,6 +13,7 @@ from mxtrain.cluster import environment
 from mxtrain.config import Run
 from mxtrain.config.components import import_path
 from mxtrain.config.components.tasks import TASKS
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import UsageError, as_user_code, in_user_code
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.user.streams import Stream
@@ -24,34 +25,41 @@ Answer = TypeVar("Answer")  # of a function
 logger = logging.getLogger(__name__)
 
 
-def check_flags(run: Run) -> None:
+def check_flags(run: Run, objects: ProgramObjects = NO_OBJECTS) -> None:
     """Refuse flags that the task of a run does not heed."""
-    task_flags.check(run, class_of(run), {name: task.load for name, task in TASKS.items()})
+    task_flags.check(run, class_of(run, objects), {name: task.load for name, task in TASKS.items()})
 
 
-def of_data(run: Run, train: Dataset, val: Dataset | None) -> Task:
+def of_data(run: Run, train: Dataset, val: Dataset | None, objects: ProgramObjects = NO_OBJECTS) -> Task:
     """Return the task of a run that begins, after its data is checked."""
-    found = class_of(run)
+    found = class_of(run, objects)
     seen = train.first() if found.looks_at and isinstance(train, Stream) else train
     with in_user_code(f"--task {run.model.task}"):
-        return found(run, found.describe(run, seen, val))
+        description = found.describe(run, seen, val)
+    return _made(found, run, description, objects)
 
 
-def of_description(run: Run, description: Description) -> Task:
+def of_description(run: Run, description: Description, objects: ProgramObjects = NO_OBJECTS) -> Task:
     """Return the task of a run whose data is described already, in a checkpoint for instance."""
-    found = class_of(run)
+    return _made(class_of(run, objects), run, description, objects)
+
+
+def _made(task_class: type[Task], run: Run, description: Description, objects: ProgramObjects) -> Task:
+    """Return a task with the objects of a program, of which the constructor of a user's own need not know."""
     with in_user_code(f"--task {run.model.task}"):
-        return found(run, description)
+        task = task_class(run, description)
+    object.__setattr__(task, "objects", objects)  # tasks are frozen
+    return task
 
 
-def class_of(run: Run) -> type[Task]:
+def class_of(run: Run, objects: ProgramObjects = NO_OBJECTS) -> type[Task]:
     """Return the class of a run's task; the user's own module is imported, and may import mxnet (docs/adr/0014)."""
     name = run.model.task
     if name in TASKS:
         known: type[Task] = TASKS[name].load()
         return known
     share_cores(run)
-    found: type[Task] = import_path.load_callable("--task", name)
+    found: type[Task] = import_path.load_callable("--task", name, objects)
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise UsageError(f"--task {name}: is no task; give a class that inherits mxtrain.tasks.task.Task")
     return found

@@ -100,11 +100,13 @@ class Regression(Task, TaskPrediction):
     def build_net(self) -> Block:
         from mxtrain.models.nets import zoo
 
-        return zoo.build(self.run.model.model, self.predicted.num_outputs, self.run.data.channels)
+        data, outputs = self.run.data, self.predicted.num_outputs
+        return zoo.build(self.run.model.model, outputs, data.channels, self.objects)
 
     def training_forward(self, teacher: Block | None) -> Forward:
         normalisation = normalization.of_description(self.run.data, self.description)
-        return self.predicted.forward(net_inputs.Pictures(normalisation), is_training=True)
+        inputs = net_inputs.Pictures(normalisation)
+        return self.predicted.forward(inputs, self.objects, is_training=True)
 
     def metrics(self) -> Sequence[Metric]:
         return self.predicted.metrics()

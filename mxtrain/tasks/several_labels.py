@@ -12,6 +12,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from mxtrain.config.components import losses as loss_names
+from mxtrain.config.program_objects import ProgramObjects
 from mxtrain.core import plain_text
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
@@ -58,11 +59,11 @@ class PredictedLabels:
     def summary(self) -> str:
         return f"{len(self.names)} classes, several a sample"
 
-    def forward(self, inputs: NetInputs, is_training: bool) -> LabelsForward:
+    def forward(self, inputs: NetInputs, objects: ProgramObjects, is_training: bool) -> LabelsForward:
         from mxtrain.models import losses
 
         smoothing = self.label_smoothing if is_training else 0.0
-        loss = losses.build_of_labels(self.loss, smoothing, self.num_outputs)
+        loss = losses.build_of_labels(self.loss, smoothing, self.num_outputs, objects)
         return LabelsForward(loss, class_weights=self.weights if is_training else None, inputs=inputs)
 
     def metrics(self) -> Sequence[Metric]:

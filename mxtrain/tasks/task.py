@@ -10,6 +10,7 @@ import dataclasses
 from typing import ClassVar
 
 from mxtrain.config import Run
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.tasks.interfaces.data import Description, TaskData
 from mxtrain.tasks.interfaces.learning import (
     Forward,
@@ -47,6 +48,8 @@ class Task(TaskData, TaskLearning):
 
     run: Run
     description: Description
+    # Those of a Python program that stand in the place of names in the run; the registry sets them.
+    objects: ProgramObjects = dataclasses.field(default=NO_OBJECTS, compare=False, repr=False)
 
     # The flags of `config/sections/`, by their names there, that it heeds of those in `task_flags.ONLY_SOME_TASKS`.
     flags: ClassVar[frozenset[str]] = frozenset()

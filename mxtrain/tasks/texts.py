@@ -147,7 +147,7 @@ class TextTask(Task, TaskPrediction):
         if net_names.takes(text) == net_names.TEXTS:
             net = net_names.build(text, **sizes, of_tokens=self.what_has_labels == OF_TOKENS)
         else:
-            net = zoo.user_net(text, **sizes)
+            net = zoo.user_net(text, self.objects, **sizes)
         zoo.check_sizes(net, text, num_classes)
         return net
 
@@ -183,7 +183,7 @@ class TextTask(Task, TaskPrediction):
     def _forward(self, smoothing: float, weights: Sequence[float] | None) -> TextForward:
         from mxtrain.models import losses
 
-        loss = losses.build(self.run.model.loss, smoothing, len(self.class_names))
+        loss = losses.build(self.run.model.loss, smoothing, len(self.class_names), self.objects)
         return TextForward(loss, weights)
 
 

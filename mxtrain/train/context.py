@@ -115,7 +115,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     net = built.net
     companions = _companions(job, net)
     trained = _trained_parameters(run, net)
-    optimizer = optimizers.build(optim)
+    optimizer = optimizers.build(optim, task.objects)
     extra_optimizer_state = ExtraOptimizerState(optimizer)
     trainer = open_trainer(
         trained,

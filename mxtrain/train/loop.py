@@ -59,7 +59,8 @@ def train(
     hook's request returns the net too. `on_first_record` is called before the first record is written, `observer` is
     the first worker's.
     """
-    length, rate_at = job.plan.length, schedules.rate_function(job.run.optim, job.plan.length)
+    length = job.plan.length
+    rate_at = schedules.rate_function(job.run.optim, length, job.task.objects)
     context = build_context(job)
     state = restore(context, job.checkpoint)
     if state.step >= length.num_steps:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Callable
 
-from mxtrain.config import Run, python_objects, schema
+from mxtrain.config import Run, program_objects, schema
 from mxtrain.config.components import augmentations, import_path
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data.arrays import array_sets, columns, tables
 from mxtrain.data.arrays.array_sets import ArrayRecords
@@ -21,14 +22,16 @@ from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 
 
-def open_source(flag: str, source: str, run: Run, like: Any = None) -> Any:
+def open_source(
+    flag: str, source: str, run: Run, like: Any = None, objects: ProgramObjects = NO_OBJECTS
+) -> Any:
     """Return the samples, or the user's batches, that `flag` names as `source`.
 
     Columns of a table become numbers as in `like`, a task with a description or a training set, if it has such columns.
     Loads no mxnet by itself, but the module of a user's data set may (docs/adr/0014).
     """
     if import_path.is_import_path(source):
-        return _open_user_data(flag, source, run)
+        return _open_user_data(flag, source, run, objects)
     _refuse_epoch_steps(flag, source, run)
     suffix = Path(source).suffix.lower()
     if suffix == ".py":
@@ -37,14 +40,14 @@ def open_source(flag: str, source: str, run: Run, like: Any = None) -> Any:
             f"{Path(source).stem}:data"
         )
     is_table = suffix in tables.SUFFIXES
-    if is_table and "target" not in tasks.class_of(run).flags:
+    if is_table and "target" not in tasks.class_of(run, objects).flags:
         advice = "give --task arrays, or" if flag == "--train" else f"for --task {run.model.task}"
         raise UsageError(
             f"{flag} {source}: is a table or a file of arrays, not a .rec; {advice} pack the pictures or the text that "
             "it lists"
         )
     opened = _open_table(Path(source), run, like) if is_table else open_set(source)
-    return tasks.class_of(run).samples_of(run, opened)
+    return tasks.class_of(run, objects).samples_of(run, opened)
 
 
 def _open_table(path: Path, run: Run, like: Any) -> ArrayRecords:
@@ -56,31 +59,33 @@ def _open_table(path: Path, run: Run, like: Any) -> ArrayRecords:
     return tables.open_records(path, selection, array_sets.inputs_known(like) if like is not None else ())
 
 
-def _open_user_data(flag: str, path: str, run: Run) -> Any:
+def _open_user_data(flag: str, path: str, run: Run, objects: ProgramObjects) -> Any:
     """Call the function and return its data as records or batches."""
     tasks.share_cores(run)
     with in_user_code(f"{flag} {path}"):
-        make = _made_by(flag, path)
-        return _checked(flag, path, make(), make, run)
+        make = _made_by(flag, path, objects)
+        return _checked(flag, path, make(), make, run, tasks.class_of(run, objects))
 
 
-def _made_by(flag: str, path: str) -> Callable[[], Any]:
+def _made_by(flag: str, path: str, objects: ProgramObjects) -> Callable[[], Any]:
     """Return the function that gives the data: the user's own, or one that gives the object of a Python program."""
-    if not python_objects.is_object(path):
+    if not program_objects.is_object(path):
         function: Callable[[], Any] = import_path.load_callable(flag, path)
         return function
-    found = columns.dataset_of(python_objects.require(flag, path), f"{flag} {path}")
+    found = columns.dataset_of(objects.require(flag, path), f"{flag} {path}")
     is_function = callable(found) and not hasattr(found, "__iter__") and not hasattr(found, "__getitem__")
     return found if is_function else lambda: found
 
 
-def _checked(flag: str, path: str, user_data: Any, make: Callable[[], Any], run: Run) -> Any:
+def _checked(
+    flag: str, path: str, user_data: Any, make: Callable[[], Any], run: Run, task: type[Task]
+) -> Any:
     """Return what `make` gave as records or batches; UsageError or DataError where no run can be made of it."""
     if is_stream(user_data):
-        return _stream(flag, path, user_data, make, run)
+        return _stream(flag, path, user_data, make, run, task)
     _refuse_epoch_steps(flag, path, run)
     if is_data_loader(user_data):
-        return _batches(flag, path, user_data, run)
+        return _batches(flag, path, user_data, run, task)
     if not (hasattr(user_data, "__getitem__") and hasattr(user_data, "__len__")):
         raise UsageError(
             f"{flag} {path}: returned {type(user_data).__name__}; return a Dataset, a DataLoader or a generator"
@@ -89,11 +94,10 @@ def _checked(flag: str, path: str, user_data: Any, make: Callable[[], Any], run:
         raise DataError(f"{flag} {path}: returned a Dataset of no samples; there is nothing to learn from")
     if run.data.cache == "disk":
         raise UsageError(f"{flag} {path}: cannot tell when its pictures change; give --cache ram or none")
-    task = tasks.class_of(run)
     return task.samples_of(run, UserDataset(path, user_data, flag, task.record_of))
 
 
-def _batches(flag: str, path: str, user_data: Any, run: Run) -> UserBatches:
+def _batches(flag: str, path: str, user_data: Any, run: Run, task: type[Task]) -> UserBatches:
     """Return the batches of a DataLoader; refuse flags and data that do not go with one."""
     if flag != "--train":
         raise UsageError(
@@ -113,14 +117,14 @@ def _batches(flag: str, path: str, user_data: Any, run: Run) -> UserBatches:
         raise UsageError(
             f"{flag} {path}: returned a DataLoader, which knows no {' and '.join(without_effect)}; leave that out"
         )
-    if "num_classes" in tasks.class_of(run).flags and not run.data.num_classes:
+    if "num_classes" in task.flags and not run.data.num_classes:
         raise UsageError(
             f"{flag} {path}: returned a DataLoader, whose labels are not known; give --num-classes"
         )
     return UserBatches(path, user_data, run.optim.batch_size)
 
 
-def _stream(flag: str, path: str, first: Any, make: Callable[[], Any], run: Run) -> Stream:
+def _stream(flag: str, path: str, first: Any, make: Callable[[], Any], run: Run, task: type[Task]) -> Stream:
     """Return a stream that begins with what was made already; refuse flags that do not go with one."""
     described = f"{flag} {path}: is a stream, {type(first).__name__} without len()"
     if flag != "--train":
@@ -131,10 +135,10 @@ def _stream(flag: str, path: str, first: Any, make: Callable[[], Any], run: Run)
     for name in ("sampling", "cache", "skip_bad", "overfit"):
         if name in changed:
             raise UsageError(f"{described}, which knows no {schema.flag_of(name)}; leave that out")
-    task, batch_size = tasks.class_of(run), run.optim.batch_size
     if "num_classes" in task.flags and not task.looks_at and not run.data.num_classes:
         raise UsageError(f"{described}, whose labels are not known; give --num-classes")
     begun = [first]  # the function is not called twice before anything is read twice
+    batch_size = run.optim.batch_size
     num_samples = run.optim.epoch_steps * batch_size
     return Stream(
         path,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from mxtrain import config
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import Stop
 from mxtrain.report.sinks import progress
 from mxtrain.train import signals
@@ -66,6 +67,7 @@ class Ended(NamedTuple):
     resumed_from: Checkpoint | None
     ending: Ending
     is_first: bool  # of the workers, the one that says what is said once
+    objects: ProgramObjects  # of the Python program, in the place of names in the run
 
     @property
     def has_happened(self) -> bool:
@@ -73,7 +75,7 @@ class Ended(NamedTuple):
         return self.ending != "nothing left to do"
 
 
-def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
+def open_inputs(run: config.Run, begins: bool = True, objects: ProgramObjects = NO_OBJECTS) -> RunInputs:
     """Open the run's data sets, once the run itself is known to be possible here.
 
     `begins` is False for a process that its job has restarted, to which some checks no longer apply.
@@ -88,14 +90,14 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     from mxtrain.tasks.metrics import metric_selection
     from mxtrain.train.open_data import open_source
 
-    run_checks.check(run, begins)
-    tasks.check_flags(run)
-    train = open_source("--train", run.data.train or "", run)
-    # With --overfit the training samples are what is judged.
-    val = open_source("--val", run.data.val, run, train) if run.data.val and not run.optim.overfit else None
+    run_checks.check(run, begins, objects)
+    tasks.check_flags(run, objects)
+    train, val = open_source("--train", run.data.train or "", run, objects=objects), None
+    if run.data.val and not run.optim.overfit:  # with --overfit the training samples are what is judged
+        val = open_source("--val", run.data.val, run, train, objects)
     augment, line = augment_choice.of_data(run.data, train)
     run = dataclasses.replace(run, data=dataclasses.replace(run.data, augment=augment))
-    task = tasks.of_data(run, train, val)
+    task = tasks.of_data(run, train, val, objects)
     length = run_plan.run_length(run.optim, len(train))
     step_range.check_end(run.output.profile, length.num_steps)
     average_plan.of_run(run.optim, length)
@@ -133,7 +135,7 @@ def job_of(
     identity = inputs.identity
     if checkpoint is not None:
         identity = identity.going_on_from(InputIdentity.of_checkpoint(checkpoint.state))
-    task = tasks.of_description(run, identity.description)
+    task = tasks.of_description(run, identity.description, inputs.task.objects)
     if identity.description != inputs.identity.description and inputs.val is not None:
         with tasks.in_code_of(task):
             task.check(inputs.val)
@@ -150,18 +152,23 @@ def plan_lines(job: TrainingJob, inputs: RunInputs) -> list[str]:
         f"{inputs.train.path}: {len(inputs.train)} samples, {job.task.summary()}",
         *([inputs.augment_line] if inputs.augment_line and is_chosen else []),
         str(job.plan.batch),
-        schedules.summary(job.run.optim, job.plan.length),
+        schedules.summary(job.run.optim, job.plan.length, job.task.objects),
     ]
 
 
-def prepare(run: config.Run, node: NodeSpec | None = None, began: float | None = None) -> Prepared:
+def prepare(
+    run: config.Run,
+    node: NodeSpec | None = None,
+    began: float | None = None,
+    objects: ProgramObjects = NO_OBJECTS,
+) -> Prepared:
     """Open what `run` needs, as the worker `node` of a cluster if it is not None; needs no mxnet.
 
     The attempt `began` then, by time.monotonic(); left out: now.
     """
     began = time.monotonic() if began is None else began
     with join.reporting_failure(run, node):
-        inputs = open_inputs(run, begins=node is None or not node.is_restart)
+        inputs = open_inputs(run, node is None or not node.is_restart, objects)
         info = node_info.collect(run, inputs.train, inputs.val, inputs.identity) if node else {}
     return Prepared(run, node, inputs, info, began)
 
@@ -199,12 +206,12 @@ def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver =
         from mxtrain.train import loop
         from mxtrain.train.net import build_net
 
-        with build_net.compiling(run.model.amp), build_net.own_settings_kept(run):
+        with build_net.compiling(run.model.amp), build_net.own_settings_kept(run, job.task.objects):
             net, ending = loop.train(job, stop_requests, run_start, observer)
         if not run_start.has_happened:
             ending = "nothing left to do"
         score = metric_selection.of_task(job.task).score
-        return Ended(run, out, score, net, checkpoint, ending, group.rank == 0)
+        return Ended(run, out, score, net, checkpoint, ending, group.rank == 0, job.task.objects)
 
 
 def _with_data_as_read(job: TrainingJob, out: Path, on_progress: Callable[[bool], None]) -> TrainingJob:

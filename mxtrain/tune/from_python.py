@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
 from mxtrain import config
-from mxtrain.config import Run, python_objects
+from mxtrain.config import Run, program_objects
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import attempt
 from mxtrain.tune import __main__ as command
@@ -95,7 +95,8 @@ def tune(
 
 def _refuse_objects(run: Run) -> None:
     for name, value in config.to_flat(run).items():
-        if isinstance(value, (python_objects.ObjectName, python_objects.Joined)):
+        names = program_objects.split_names(value) if isinstance(value, str) else []
+        if any(map(program_objects.is_object, names)):
             raise UsageError(f"{name}: is an object, which no other process has; give it as module:callable")
 
 

@@ -11,7 +11,7 @@ import math
 import tempfile
 from pathlib import Path
 
-from mxtrain.config import Data, Output, Run, batch_plan, schema
+from mxtrain.config import Data, Output, Run, batch_plan, program_objects, schema
 from mxtrain.config.checks import bounds, shrink_checks, store_checks
 from mxtrain.config.components import (
     augmentations,
@@ -27,6 +27,7 @@ from mxtrain.config.components import (
     tasks,
 )
 from mxtrain.config.flags import arguments
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.config.values import mean_deviation, rate_scales, sizes, step_range
 from mxtrain.core import command_name
 from mxtrain.core.errors import UsageError, nearest
@@ -35,9 +36,9 @@ from mxtrain.core.system import gpus, kernels
 SMALLEST_ALPHA = 0.001  # below it shares are 0 or 1 anyway, and older NumPy takes very long to draw them
 
 
-def check(run: Run, begins: bool = True) -> None:
+def check(run: Run, begins: bool = True, objects: ProgramObjects = NO_OBJECTS) -> None:
     """Raise UsageError for the first thing in `run` that cannot work here; `begins` is False after a restart."""
-    check_description(run)
+    check_description(run, objects)
     store_checks.check_store(run)
     _check_devices(run)
     _check_batch(run)
@@ -50,12 +51,13 @@ def check(run: Run, begins: bool = True) -> None:
         _check_out(Path(run.output.out))
 
 
-def check_description(run: Run) -> None:
+def check_description(run: Run, objects: ProgramObjects = NO_OBJECTS) -> None:
     """Do the part of `check` that does not depend on this machine, but for the files and modules that flags name.
 
     Each number has been checked by `bounds` before.
     """
     _check_purpose(run)
+    _check_objects(run, objects)
     _check_numbers(run)
     _check_channels(run.data)
     _check_step(run)
@@ -87,6 +89,14 @@ def _check_picture(name: str) -> None:
         arguments.png_path(name)
     except argparse.ArgumentTypeError as wrong:
         raise UsageError(f"--plot-schedule {wrong}") from None
+
+
+def _check_objects(run: Run, objects: ProgramObjects) -> None:
+    """Refuse a text that stands for an object of a Python program which is not at hand."""
+    for name, value in schema.to_flat(run).items():
+        for part, text in enumerate(program_objects.split_names(value) if isinstance(value, str) else ()):
+            if program_objects.is_object(text):
+                objects.require(schema.flag_of(name), text, part)
 
 
 def _check_numbers(run: Run) -> None:

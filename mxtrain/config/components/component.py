@@ -12,7 +12,7 @@ import functools
 import importlib
 from typing import Any, Mapping, NamedTuple, TypeVar
 
-from mxtrain.config import python_objects
+from mxtrain.config import program_objects
 from mxtrain.config.components import import_path
 from mxtrain.core.errors import UsageError, nearest
 
@@ -67,10 +67,10 @@ class Spec(NamedTuple):
 def parse(flag: str, text: str, known: Mapping[str, Component]) -> Spec:
     """Parse the value `text` of `flag`, with defaults filled in.
 
-    `known` is the table of a kind; `module:callable` is accepted too, and takes no numbers.
+    `known` is the table of a kind; `module:callable` is accepted too, and what stands for an object of a program. These
+    take no numbers.
     """
-    if python_objects.is_object(text):
-        import_path.check_name(flag, text, known)
+    if program_objects.is_object(text):
         return Spec(text, {})
     name, _, numbers = text.partition(":")
     if name in known:

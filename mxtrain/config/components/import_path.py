@@ -1,7 +1,7 @@
 """`module:callable`, which stands in for a known name wherever the user's own code may, or an object in its place.
 
 Owns telling such a path from a name, and importing it. The caller runs what it imports, under its flag's name. Objects
-that a Python program gave are `config/python_objects.py`'s.
+that a Python program gave are `config/program_objects.py`'s.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ import sys
 from pathlib import Path
 from typing import Any, Iterable
 
-from mxtrain.config import python_objects
+from mxtrain.config import program_objects
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import UsageError, in_user_code, nearest
 
 
 def is_import_path(text: str) -> bool:
     """Return True for `module:callable`, unless a file has that name, and for what stands for an object."""
-    return python_objects.is_object(text) or (":" in text and not os.path.exists(text))  # also of any length
+    return program_objects.is_object(text) or (":" in text and not os.path.exists(text))  # also of any length
 
 
 def check_name(flag: str, name: str, known: Iterable[str]) -> None:
-    """Refuse a name that is neither known nor the path of an importable module's callable."""
+    """Refuse a name that is neither known, nor the path of an importable module's callable, nor an object's text."""
     known = list(known)
-    if name in known:
-        return
-    if python_objects.is_object(name):
-        python_objects.require(flag, name)
+    if name in known or program_objects.is_object(name):
         return
     if ":" not in name:
         choices = f" ({', '.join(known)})" if len(known) < 16 else ""
@@ -50,13 +48,13 @@ def search_working_folder() -> None:
         sys.path.insert(0, str(Path.cwd()))
 
 
-def load_callable(flag: str, path: str) -> Any:
-    """Import and return what `package.module:callable` names, or the object that was given in place of a name.
+def load_callable(flag: str, path: str, objects: ProgramObjects = NO_OBJECTS) -> Any:
+    """Import and return what `package.module:callable` names, or the one of `objects` that stands in place of a name.
 
     UsageError where there is no such callable.
     """
-    if python_objects.is_object(path):
-        target = python_objects.require(flag, path)
+    if program_objects.is_object(path):
+        target = objects.require(flag, path)
         if not callable(target):
             raise UsageError(f"{flag} {path}: is not callable")
         return target

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Mapping
 
-from mxtrain.config import python_objects
+from mxtrain.config import program_objects
 from mxtrain.config.components import component
 from mxtrain.config.components.component import Component, Number, Spec, by_name
 from mxtrain.core.errors import UsageError
@@ -81,6 +81,7 @@ def parse(text: str) -> list[Spec]:
     """Parse --metric: names joined by commas."""
     if not text:
         return []
-    if not all(python_objects.split_names(text)):
+    names = program_objects.split_names(text)
+    if not all(names):
         raise UsageError(f"--metric {text}: a name is missing; give names joined by commas")
-    return [component.parse("--metric", part, METRICS) for part in python_objects.split_names(text)]
+    return [component.parse("--metric", part, METRICS) for part in names]

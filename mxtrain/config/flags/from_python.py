@@ -1,4 +1,4 @@
-"""Flags given in Python: `Run.of(epochs=3)`, and the objects that `fit(...)` takes in the place of names.
+"""Flags given in Python: `Run.of(epochs=3)`, and what `fit(...)` takes in the place of names.
 
 Owns what each type of flag may be in Python, and the refusals. Ranges of numbers are `config/checks/bounds.py`'s.
 """
@@ -13,7 +13,7 @@ from typing import Any, Mapping
 from mxtrain.config import schema
 from mxtrain.config.flags import fit_parser, typed_text
 from mxtrain.config.flags.yaml_file import JOINED
-from mxtrain.config.python_objects import Joined, ObjectName, name_of
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects, names_of
 from mxtrain.config.sections.model import Model
 from mxtrain.core.errors import UsageError, nearest
 
@@ -39,18 +39,17 @@ def checked(flat: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _value(name, types[name], value) for name, value in flat.items()}
 
 
-def with_objects(run: schema.Run, objects: Mapping[str, Any]) -> schema.Run:
-    """Return `run` with these in the place of its flags of the same names: names, or objects; None leaves a flag.
+def with_objects(
+    run: schema.Run, values: Mapping[str, Any], objects: ProgramObjects = NO_OBJECTS
+) -> tuple[schema.Run, ProgramObjects]:
+    """Return `run` with these values in the place of its flags of the same names, and `objects` with those among them.
 
-    Metrics may be several.
+    They are names, or objects, of which the run has the texts; None leaves a flag. Metrics may be several.
     """
-    flat = {name: value for name, value in objects.items() if value is not None}
-    several = flat.get("metric")
-    if isinstance(several, (list, tuple)):
-        flat["metric"] = Joined.of([name_of(each) for each in several])
-    named = {name: name_of(value) for name, value in flat.items()}
+    named = names_of(values)
     made = schema.from_flat({**_without_defaults(run), **named})
-    return dataclasses.replace(made, explicit=run.explicit | named.keys())
+    made = dataclasses.replace(made, explicit=run.explicit | named.keys())
+    return made, objects.replaced_by(values)
 
 
 def _without_defaults(run: schema.Run) -> dict[str, Any]:
@@ -85,10 +84,8 @@ def _value(name: str, annotation: str, value: Any) -> Any:
 
 def _text(name: str, value: Any) -> str | None:
     """Return the text of a flag, as a command line would have it; None where `value` is no text."""
-    if isinstance(value, ObjectName):
-        return value
     if isinstance(value, (str, os.PathLike)):
-        return os.fspath(value)
+        return str.__str__(os.fspath(value))  # of exactly this type, whatever inherits from it
     if isinstance(value, numbers.Real) and not isinstance(value, bool):  # as in loader_workers=4
         return str(value)
     if isinstance(value, (list, tuple)) and name in JOINED:

@@ -46,7 +46,9 @@ def measure(job: TrainingJob, seconds: float, variants: list[dict[str, Any]]) ->
     }
     for flags in variants:
         run = dataclasses.replace(job.run, data=dataclasses.replace(job.run.data, **flags))
-        variant = jobs.of_data(tasks.of_description(run, job.task.description), job.train_set)
+        variant = jobs.of_data(
+            tasks.of_description(run, job.task.description, job.task.objects), job.train_set
+        )
         entry: dict[str, Any] = {"flags": flags}
         if "cache" in flags:
             entry.update(_cached(variant, share))

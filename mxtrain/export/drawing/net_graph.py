@@ -114,7 +114,7 @@ def opened(named: Path, checkpoint: str | None, options: GraphOptions) -> Iterat
     trained = trained_run.find_checkpoint(named, checkpoint, "cpu")
     for flag, path in (("--picture", options.picture), ("--onnx", options.onnx)):
         trained_run.refuse_output(flag, path, trained)
-    run = trained_run.run_of(trained, named, {})
+    run = trained_run.run_of(trained, {})
     task = trained_run.task_of(trained, run)
     is_in_run = trained.path.parent.name == "checkpoints"
     folder = trained.path.parent.parent if is_in_run else None
@@ -250,7 +250,7 @@ def _with_random_weights(task: Task) -> InferenceGraph:
     from mxtrain.train.net import build_net
 
     run = dataclasses.replace(task.run, model=dataclasses.replace(task.run.model, amp="off"))
-    task = tasks.of_description(run, task.description)
+    task = tasks.of_description(run, task.description, task.objects)
     with build_net.compiling(run.model.amp):
         return inference_graph.of_net(build_net.build_to_train(task, build_net.devices_of("cpu")).net, task)
 

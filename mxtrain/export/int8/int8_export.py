@@ -116,7 +116,7 @@ def _calibration_records(task: Task, options: Int8Options) -> Records:
             "--calibrate is missing: the run has no --train, give a .rec file of samples like its own"
         )
     try:
-        records: Any = open_source(flag, source, task.run, task)
+        records: Any = open_source(flag, source, task.run, task, task.objects)
     except DataError as error:
         if flag == "--calibrate":
             raise

@@ -14,9 +14,9 @@ import math
 from typing import Any, Iterator, Mapping, Sequence
 
 from mxtrain import runtime
-from mxtrain.config import python_objects
 from mxtrain.config.checks.bounds import LARGEST_ARRAY
 from mxtrain.config.components import gluoncv_names, import_path, nets, torch_net_names
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects, is_object
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models.analysis import shapes
 from mxtrain.models.autocast.autocast import Autocast
@@ -76,7 +76,9 @@ def rewriting(narrowing: Autocast | None = None) -> Iterator[None]:
         yield
 
 
-def build(name: str, num_classes: int, channels: int = COLOURS) -> Block:
+def build(
+    name: str, num_classes: int, channels: int = COLOURS, objects: ProgramObjects = NO_OBJECTS
+) -> Block:
     """Return the net called `name` for pictures, with `num_classes` outputs, not initialised yet.
 
     A user's function hears of the channels of pictures where these are not the three colours.
@@ -88,7 +90,8 @@ def build(name: str, num_classes: int, channels: int = COLOURS) -> Block:
         if channels != COLOURS:
             _take_channels(net, channels)
         return net
-    return user_net(name, num_classes=num_classes, **({} if channels == COLOURS else {"channels": channels}))
+    sizes = {"num_classes": num_classes, **({} if channels == COLOURS else {"channels": channels})}
+    return user_net(name, objects, **sizes)
 
 
 def _take_channels(net: Any, channels: int) -> None:
@@ -100,9 +103,9 @@ def _take_channels(net: Any, channels: int) -> None:
             layer.weight._shape = (outputs, channels, *kernel)
 
 
-def user_net(name: str, **sizes: Any) -> Block:
+def user_net(name: str, objects: ProgramObjects = NO_OBJECTS, **sizes: Any) -> Block:
     """Return what the user's function `name` of --model makes of the `sizes` that the task gives it."""
-    function = import_path.load_callable("--model", name)
+    function = import_path.load_callable("--model", name, objects)
     _refuse_other_arguments(name, function, sizes)
     net = as_user_code(f"--model {name}", function)(**sizes)
     if not isinstance(net, mx.gluon.Block):
@@ -128,9 +131,9 @@ def _refuse_other_arguments(name: str, function: Any, sizes: Mapping[str, Any]) 
         ) from None
 
 
-def net_object(name: str) -> Any:
+def net_object(name: str, objects: ProgramObjects) -> Any:
     """Return the net that a Python program gave in the place of a name; None where it gave none."""
-    net = python_objects.require("--model", name) if python_objects.is_object(name) else None
+    net = objects.require("--model", name) if is_object(name) else None
     if not isinstance(net, mx.gluon.Block):
         return None  # perhaps a function that builds one, which is called as any other
     return net

@@ -14,10 +14,10 @@ from typing import Any, Collection, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from mxtrain.config import python_objects
+from mxtrain.config import program_objects
 from mxtrain.config.components import import_path
 from mxtrain.config.components import metrics as components
-from mxtrain.config.components.component import load
+from mxtrain.config.components.component import Spec, load
 from mxtrain.core.errors import UsageError, in_user_code, nearest
 from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks import registry as tasks
@@ -47,10 +47,10 @@ def metrics_of(task: Task) -> list[Metric]:
     """Return the metrics that the task has anyway, and those of --metric; UsageError for one that does not fit it."""
     metrics = _own(task)
     has = {"loss", *(name for metric in metrics for name in names_of(metric) or ())}
-    for name, hyperparameters in components.parse(task.run.output.metric):
-        if _is_had_anyway(task, name, has):
+    for part, spec in enumerate(components.parse(task.run.output.metric)):
+        if _is_had_anyway(task, spec.name, has):
             continue
-        metric_of_flag = _make_metric(task, name, hyperparameters)
+        metric_of_flag = _make_metric(task, spec, part)
         names = names_of(metric_of_flag) or ()
         if isinstance(metric_of_flag, Named) and has.issuperset(names):
             continue  # the same number
@@ -67,9 +67,9 @@ def names_beside(task: Task) -> frozenset[str]:
     own = [*_own(task), *([report] if report else [])]
     has = frozenset(name for metric in own for name in names_of(metric) or ())
     requested: set[str] = set()
-    for name, hyperparameters in components.parse(task.run.output.metric):
-        is_had = _is_had_anyway(task, name, has)
-        requested.update({name} if is_had else names_of(_make_metric(task, name, hyperparameters)) or ())
+    for part, spec in enumerate(components.parse(task.run.output.metric)):
+        is_had = _is_had_anyway(task, spec.name, has)
+        requested.update({spec.name} if is_had else names_of(_make_metric(task, spec, part)) or ())
     return has - requested
 
 
@@ -150,10 +150,11 @@ def _is_lower_better(metric: Metric, name: str) -> bool:
     return lower if isinstance(lower, bool) else name in lower
 
 
-def _make_metric(task: Task, name: str, hyperparameters: Mapping[str, Any]) -> Metric:
-    """Return a metric of --metric; UsageError where it does not fit the task."""
+def _make_metric(task: Task, spec: Spec, part: int) -> Metric:
+    """Return the metric that is this part of --metric; UsageError where it does not fit the task."""
+    name, hyperparameters = spec
     if name not in components.METRICS:
-        return _users(task, name)
+        return _users(task, name, part)
     fitting = components.of_target(task.metric_kind)
     if name not in fitting:
         has = f"it takes {', '.join(fitting)}, or module:callable" if fitting else "it takes module:callable"
@@ -196,13 +197,15 @@ class Named:
 # The user's own
 
 
-def _users(task: Task, path: str) -> Metric:
-    """Return the metric of `module:callable`: a class with state and finish, or a function of what the task judges."""
+def _users(task: Task, path: str, part: int) -> Metric:
+    """Return the metric of `module:callable` or an object: with state and finish, or a function of what is judged."""
     tasks.share_cores(task.run)
     flag = f"--metric {path}"
-    is_object = python_objects.is_object(path)
+    is_object = program_objects.is_object(path)
     found: Any = (
-        python_objects.require("--metric", path) if is_object else import_path.load_callable("--metric", path)
+        task.objects.require("--metric", path, part)
+        if is_object
+        else import_path.load_callable("--metric", path)
     )
     if isinstance(found, type):
         with in_user_code(flag):

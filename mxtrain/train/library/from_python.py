@@ -20,6 +20,7 @@ from mxtrain.config import Model, Optim, Run
 from mxtrain.config.checks import bounds
 from mxtrain.config.components import stores
 from mxtrain.config.flags import from_python
+from mxtrain.config.program_objects import ProgramObjects
 from mxtrain.core.errors import SIGINT, Stop, UsageError
 from mxtrain.data.arrays import columns
 from mxtrain.train import session, signals
@@ -87,9 +88,9 @@ def fit(
         KeyboardInterrupt: after a checkpoint on Ctrl-C, at once on a second one. In other threads than Python's main
             one signals stay the caller's.
     """
-    objects = {"train": train, "val": val, "model": net, "loss": loss, "task": task}
-    objects.update(metric=metric, optimizer=optimizer, schedule=schedule)
-    run = _with_objects(run, objects)
+    values = {"train": train, "val": val, "model": net, "loss": loss, "task": task}
+    values.update(metric=metric, optimizer=optimizer, schedule=schedule)
+    run, objects = _with_objects(run, values)
     functions = {"on_begin": on_begin, "on_step": on_step, "on_evaluation": on_evaluation, "on_end": on_end}
     check(functions, hooks)
     _check_threads(run)
@@ -100,7 +101,7 @@ def fit(
             serving.serve(run, node)
     requests = signals.keyboard_interrupts() if node is None else signals.stop_requests()
     with process_isolation.isolated_run(), requests as stop_requests:
-        ended = _trained(run, node, Hooks(functions, hooks, stop_requests), stop_requests)
+        ended = _trained(run, objects, node, Hooks(functions, hooks, stop_requests), stop_requests)
     if not ended.has_happened:
         logger.warning(
             "%s: this run had ended before, and nothing was trained; a net or loss that was given is taken for the one "
@@ -110,11 +111,13 @@ def fit(
     return result.from_ended_run(ended)
 
 
-def _trained(run: Run, node: NodeSpec | None, hooks: Hooks, stop_requests: list[Stop]) -> session.Ended:
+def _trained(
+    run: Run, objects: ProgramObjects, node: NodeSpec | None, hooks: Hooks, stop_requests: list[Stop]
+) -> session.Ended:
     """Train `run` and return what came of it; KeyboardInterrupt where Ctrl-C has ended it."""
     ending = None
     try:
-        ended = session.train(session.prepare(run, node), stop_requests, hooks)
+        ended = session.train(session.prepare(run, node, objects=objects), stop_requests, hooks)
         ending = ended.ending
         return ended
     except Stop as stop:
@@ -127,8 +130,8 @@ def _trained(run: Run, node: NodeSpec | None, hooks: Hooks, stop_requests: list[
         hooks.end(ending)
 
 
-def _with_objects(run: Run, objects: dict[str, Any]) -> Run:
-    """Return `run` with the objects in their places, and with the numbers that an optimizer brings."""
+def _with_objects(run: Run, values: dict[str, Any]) -> tuple[Run, ProgramObjects]:
+    """Return `run` with these values of flags and the numbers that an optimizer brings, and the objects among them."""
     if not isinstance(run, Run):
         raise UsageError(
             f"fit: takes a run first, as in fit(Run.of(epochs=3), ...); got a {type(run).__name__}"
@@ -138,25 +141,25 @@ def _with_objects(run: Run, objects: dict[str, Any]) -> Run:
             raise UsageError(
                 f"{name}: is the command's, mxtrain.fit --{name.replace('_', '-')}; leave it out"
             )
-    optimizer, schedule = objects["optimizer"], objects["schedule"]
+    optimizer, schedule = values["optimizer"], values["schedule"]
     if hasattr(optimizer, "wd") and hasattr(optimizer, "num_update"):
         if optimizer.num_update > optimizer.begin_num_update:
             raise UsageError(f"optimizer: has made {optimizer.num_update} updates already; give a new one")
         if optimizer.lr_scheduler is not None:
             if schedule is not None:
                 raise UsageError("optimizer: has an lr_scheduler, and there is a schedule; give one of them")
-            objects = {**objects, "schedule": optimizer.lr_scheduler}
+            values = {**values, "schedule": optimizer.lr_scheduler}
         run = _with_numbers(run, lr=float(optimizer.lr), weight_decay=float(optimizer.wd))
-    has_task = objects["task"] is not None or run.model.task != Model.task or "task" in run.explicit
-    if not has_task and _is_of_arrays(run, objects["train"]):
-        objects = {**objects, "task": "arrays"}
-    run = from_python.with_objects(run, objects)
-    if hasattr(objects["schedule"], "base_lr"):
+    has_task = values["task"] is not None or run.model.task != Model.task or "task" in run.explicit
+    if not has_task and _is_of_arrays(run, values["train"]):
+        values = {**values, "task": "arrays"}
+    run, objects = from_python.with_objects(run, values)
+    if hasattr(values["schedule"], "base_lr"):
         for name in ("warmup_epochs", "lr_base_batch"):
             if getattr(run.optim, name):
                 raise UsageError(f"{name}: an LRScheduler has its own rates; leave {name} out")
     bounds.check(run)
-    return run
+    return run, objects
 
 
 def _is_of_arrays(run: Run, train: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 
 from mxtrain.checkpoint import directory, run_folder
 from mxtrain.config import Run
-from mxtrain.config.python_objects import ObjectName
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.report.sinks.record import BEGINNINGS, ENDS
 from mxtrain.train.session import Ended
 
@@ -28,11 +28,12 @@ class Result:
             (docs/records.md): dicts of `kind` "train" or "eval", also of the parts before a resume.
         best: the evaluation with the best score, None where none has a finite one.
         checkpoint: the folder of the checkpoint with the best score, or of the newest where none has a finite one.
-        run: the run as it was trained; it holds the objects that `fit` was given.
+        run: the run as it was trained, plain data: for an object that `fit` was given it has a text.
         score: the name of the number in an evaluation by which evaluations are compared, as "val_accuracy".
         stopped: why the run was stopped before its end, None where it was not; the same call goes on from there.
         ended: how this call has ended: "done", "early stop", "stopped by a hook" or, where the run had ended before,
             "nothing left to do".
+        objects: the objects that `fit` was given in the place of names, for `evaluate` and `predict`.
     """
 
     net: Block
@@ -43,6 +44,7 @@ class Result:
     score: str = ""
     stopped: str | None = None
     ended: Ending = "done"
+    objects: ProgramObjects = NO_OBJECTS
 
     def __repr__(self) -> str:
         epochs = max((each["epoch"] for each in self.history), default=0)
@@ -65,13 +67,14 @@ def from_ended_run(ended: Ended) -> Result:
     ends = [each for each in records if each.get("event") in (*BEGINNINGS, *ENDS)]
     stopped = ends[-1].get("reason") if ends else None
     score = f"val_{ended.score.name}"
-    return Result(_net(ended), history, best, found.path, ended.run, score, stopped, ended.ending)
+    return Result(
+        _net(ended), history, best, found.path, ended.run, score, stopped, ended.ending, ended.objects
+    )
 
 
 def _net(ended: Ended) -> Any:
     """Return the net of a run: one that was given is that, though --remat trains it inside of another."""
-    model = ended.run.model.model
-    own = model.value if isinstance(model, ObjectName) else None
+    own = ended.objects.get("--model", ended.run.model.model)
     return own if hasattr(own, "collect_params") else ended.net
 
 

@@ -15,7 +15,8 @@ from mxtrain import config
 from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import description_of
-from mxtrain.config import Run, batch_plan, python_objects
+from mxtrain.config import Run, batch_plan, program_objects
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import DataError
 from mxtrain.models import remat
 from mxtrain.models.autocast.autocast import Forecast
@@ -52,9 +53,9 @@ def compiling(amp: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def own_settings_kept(run: Run) -> Iterator[None]:
+def own_settings_kept(run: Run, objects: ProgramObjects) -> Iterator[None]:
     """A block after which a net that a Python program gave to the run, if it did, trains by none of the run's flags."""
-    net = zoo.net_object(run.model.model)
+    net = zoo.net_object(run.model.model, objects)
     with contextlib.nullcontext() if net is None else weights.training_settings_kept(net):
         yield
 
@@ -76,10 +77,10 @@ def build_to_train(
     run, model, is_fresh = task.run, task.run.model, widths is None
     device_type, micro_batch = devices[0].device_type, batch_plan.of_run(run).micro_batch
     narrowing = precision.autocast_of(model, device_type)
-    is_named = "model" in task.flags or python_objects.is_object(model.model)
+    is_named = "model" in task.flags or program_objects.is_object(model.model)
     flag, name = ("--model", model.model) if is_named else ("--task", model.task)  # for messages
     with tasks.in_code_of(task):
-        own_net, contract = zoo.net_object(model.model), task.contract()
+        own_net, contract = zoo.net_object(model.model, task.objects), task.contract()
         net = task.build_net() if own_net is None else own_net
     zoo.clear_added_gradients(net)
     thinned = thin_net.build_thin_net(net, name, model, contract, widths)
@@ -111,13 +112,17 @@ def _load_pretrained(net: Block, model: config.Model, untrained: list[str], cut:
 
 
 def load_trained(
-    checkpoint: Checkpoint, devices: Sequence[Device], like: Run | None = None, run: Run | None = None
+    checkpoint: Checkpoint,
+    devices: Sequence[Device],
+    like: Run | None = None,
+    run: Run | None = None,
+    objects: ProgramObjects = NO_OBJECTS,
 ) -> Block:
     """Return the net of a checkpoint, with its averaged weights where it has some; of several with their mean.
 
     Inside `compiling`, as `build_to_train` is.
     The run `like` sets another image size and precision than the checkpoint's own `run`, which is given where the
-    checkpoint does not know it all: it has no objects.
+    checkpoint does not know it all; `objects` are those of a Python program that stand in the place of its names.
     """
     state = checkpoint.state
     run = run or config.from_flat(state["config"])
@@ -126,7 +131,7 @@ def load_trained(
     table = like.model.amp_table if Path(like.model.amp_table).is_file() else ""
     model = config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
     like = dataclasses.replace(like, model=model)
-    task = tasks.of_description(like, description_of(state))
+    task = tasks.of_description(like, description_of(state), objects)
     net = build_to_train(task, devices, checkpoint.widths).net
     try:
         weights.load(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Sequence
 
 from mxtrain.checkpoint import initial_weights, locations
-from mxtrain.config import Run, python_objects
+from mxtrain.config import Run, program_objects
 from mxtrain.core.errors import UsageError
 from mxtrain.train.net import build_net
 
@@ -23,7 +23,7 @@ def teacher_net(run: Run, devices: Sequence[Device]) -> Block | None:
         return None
     found = initial_weights.checkpoint_at("--teacher", run.model.teacher)
     model: str = found.state["config"]["model"]
-    if python_objects.is_object(model):
+    if program_objects.is_object(model):
         raise UsageError(
             f"--teacher {run.model.teacher}: its net was an object of a Python program, which no file keeps; give one "
             "whose --model has a name, or is module:callable"

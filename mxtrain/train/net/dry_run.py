@@ -56,7 +56,7 @@ def _prepare(job: TrainingJob, net: Block) -> tuple[Any, int]:
     computed = (
         segments.lowest_peak(graph, shapes, "data") if run.model.remat else segments.num_bytes(graph, shapes)
     )
-    return optimizers.build(run.optim), computed
+    return optimizers.build(run.optim, job.task.objects), computed
 
 
 def _table(run: Run, net: Block, optimizer: Optimizer, num_devices: int, computed: int) -> str:

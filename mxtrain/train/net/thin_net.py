@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Mapping, NamedTuple
 
 from mxtrain.checkpoint import initial_weights
-from mxtrain.config import Model, python_objects
+from mxtrain.config import Model, program_objects
 from mxtrain.core.errors import UsageError
 from mxtrain.models import pruning
 from mxtrain.models.contract import Contract
@@ -37,10 +37,10 @@ def build_thin_net(
     is_pruned = kept is None and model.prune > 0 and model.prune_by == "channel"
     if not before and not is_pruned:
         return ThinNet({}, None)
-    if python_objects.is_object(model.model) or len(contract.inputs) != 1:
+    if program_objects.is_object(model.model) or len(contract.inputs) != 1:
         what = (
             "is an object of a Python program"
-            if python_objects.is_object(model.model)
+            if program_objects.is_object(model.model)
             else "has several inputs"
         )
         raise UsageError(

@@ -43,7 +43,7 @@ def digits_of(folder: Path) -> list[Path]:
 def inputs_of(run: Path, paths: list[Path]) -> Array:
     """The pictures as the net takes them."""
     found = trained_run.find_checkpoint(run, None, "cpu")
-    task = trained_run.task_of(found, trained_run.run_of(found, run, {}))
+    task = trained_run.task_of(found, trained_run.run_of(found, {}))
     return np.stack([task.inputs_of(path)["data"] for path in paths])
 
 
@@ -51,7 +51,7 @@ def pictures_and_scores(run: Path, digits: Path) -> tuple[Array, Array]:
     """A picture of each class, as the net takes it, and what the net says."""
     pictures = inputs_of(run, digits_of(digits))
     found = trained_run.find_checkpoint(run, None, "cpu")
-    with trained_run.net_of(found, trained_run.run_of(found, run, {}), "cpu") as (net, _):
+    with trained_run.net_of(found, trained_run.run_of(found, {}), "cpu") as (net, _):
         return pictures, net(mx.nd.array(pictures)).asnumpy()
 
 
@@ -197,7 +197,7 @@ def test_a_net_without_data_is_compared_on_noise(
     """As one is that was converted from elsewhere."""
     monkeypatch.setattr(logging.getLogger("mxtrain"), "propagate", True)
     found = trained_run.find_checkpoint(run, None, "cpu")
-    whole = trained_run.run_of(found, run, {})
+    whole = trained_run.run_of(found, {})
     without = dataclasses.replace(whole, data=dataclasses.replace(whole.data, train=None, val=None))
     made = exporting.make(
         found, without, ExportOptions("onnx", samples=5, from_pixels=from_pixels), is_own=True

@@ -34,7 +34,7 @@ def bound(graph: inference_graph.InferenceGraph, scale: float = 1.0) -> comparis
 
 def test_the_graph_of_a_checkpoint_answers_as_its_net(trained_digits: Path) -> None:
     found = trained_run.find_checkpoint(trained_digits, "best", "cpu")
-    run = trained_run.run_of(found, trained_digits, {})
+    run = trained_run.run_of(found, {})
     task = trained_run.task_of(found, run)
     with inference_graph.of_checkpoint(found, run, task) as (net, graph):
         assert graph.inputs == {"data": (3, 32, 32)}

@@ -39,7 +39,7 @@ def run(trained_digits: Path, tmp_path: Path) -> Path:
 
 def task_of(run: Path) -> Any:
     found = trained_run.find_checkpoint(run, None, "cpu")
-    return trained_run.task_of(found, trained_run.run_of(found, run, {}))
+    return trained_run.task_of(found, trained_run.run_of(found, {}))
 
 
 def graph_of(symbol: Any, **shapes: tuple[int, ...]) -> InferenceGraph:

@@ -71,7 +71,7 @@ def pictures(data: Path) -> tuple[Any, Any]:
 
 def probabilities(run: Path, which: str, data: Any) -> Any:
     found = trained_run.find_checkpoint(run, which, "cpu")
-    with trained_run.net_of(found, trained_run.run_of(found, run, {}), "cpu") as (net, _):
+    with trained_run.net_of(found, trained_run.run_of(found, {}), "cpu") as (net, _):
         return net(mx.nd.array(np.ascontiguousarray(data))).softmax(axis=1).asnumpy().astype(np.float64)
 
 
@@ -113,7 +113,7 @@ def test_weights_of_several_checkpoints_are_averaged(trained: Path) -> None:
     }
     assert any("running_var" in name for name in expected)
     found = trained_run.find_checkpoint(trained, "last:2", "cpu")
-    with trained_run.net_of(found, trained_run.run_of(found, trained, {}), "cpu") as (net, _):
+    with trained_run.net_of(found, trained_run.run_of(found, {}), "cpu") as (net, _):
         for name, array in weights.copy_of(net).items():
             np.testing.assert_array_equal(array, expected[name].astype(np.float32))
     steps = ",".join(str(int(path.name[5:])) for path in checkpoints(trained)[-2:])

@@ -12,7 +12,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config.checks import run_checks
-from mxtrain.config.python_objects import ObjectName
+from mxtrain.config.flags import from_python
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import image_fields
 from mxtrain.data.augment import mixup
@@ -220,6 +220,7 @@ def test_a_stream_of_a_python_program(kind: str) -> None:
 
     stream = {"generator function": generator, "iterable": Iterable(), "generator": generator()}[kind]
     run = config.parse(["--num-classes", "2", "--batch-size", "16", "--epoch-steps", "5"])
-    opened = open_source("--train", ObjectName.of(stream), run)
+    run, objects = from_python.with_objects(run, {"train": stream})
+    opened = open_source("--train", str(run.data.train), run, objects=objects)
     assert isinstance(opened, Stream) and len(opened) == 80
     assert opened.read(100).payload[0, 0, 0] == 100

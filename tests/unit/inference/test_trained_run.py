@@ -47,15 +47,15 @@ def test_what_a_run_had_stays_with_another_task_in_its_place(run: Path) -> None:
     whole = config.to_flat(config.parse(["--task", "lm", "--window", "8"]))
     found = trained_run.find_checkpoint(run, "latest", "cpu")
     found = found._replace(state={**found.state, "config": whole})
-    of_own = trained_run.run_of(found, run, {"task": Case})
+    of_own = trained_run.run_of(found, {"task": Case})
     assert of_own.model.task == f"{__name__}:Case"
     assert (of_own.model.model, of_own.model.loss) == (whole["model"], whole["loss"])
     assert of_own.data == config.from_flat(whole).data
     options = evaluate.parser().parse_args(["--val-resize", "0"])
     assert options.val_resize == 0
     resized = found._replace(state={**found.state, "config": {"model": "small_cnn", "val_resize": 300}})
-    assert trained_run.run_of(resized, run, {"val_resize": 0}).data.val_resize == 0
-    assert trained_run.run_of(resized, run, {"val_resize": None}).data.val_resize == 300
+    assert trained_run.run_of(resized, {"val_resize": 0}).data.val_resize == 0
+    assert trained_run.run_of(resized, {"val_resize": None}).data.val_resize == 300
 
 
 class Case:

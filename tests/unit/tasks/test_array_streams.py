@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.config.python_objects import ObjectName
+from mxtrain.config.flags import from_python
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays.columns import dataset_of
 from mxtrain.data.fields import num_bytes, rows
@@ -45,8 +45,12 @@ class Once:
 def opened(source: Any, flags: str = "", epoch_steps: int = 100) -> tuple[Any, Any]:
     """The task and the stream of a run on batches of 16."""
     line = f"--task arrays --batch-size 16 --epoch-steps {epoch_steps} {flags}"
-    run = config.parse(line.split())
-    stream = open_source("--train", ObjectName.of(source), run)
+    return opened_of(source, line)
+
+
+def opened_of(source: Any, line: str) -> tuple[Any, Any]:
+    run, objects = from_python.with_objects(config.parse(line.split()), {"train": source})
+    stream = open_source("--train", str(run.data.train), run, objects=objects)
     return registry.of_data(run, stream, None), stream
 
 
@@ -156,9 +160,7 @@ def test_regression_looks_too() -> None:
         return np.full((8, 8, 3), number % 256, np.uint8), (number, np.nan if number == 50 else 1)
 
     line = "--task regression --image-size 8 --val-resize 8 --batch-size 16 --epoch-steps 3"
-    run = config.parse(line.split())
-    stream = open_source("--train", ObjectName.of(Once(picture)), run)
-    task = registry.of_data(run, stream, None)
+    task, stream = opened_of(Once(picture), line)
     assert task.summary() == "2 numbers to predict (target0, target1)"
     assert task.description["targets"]["mean"] == [23.5, 1]
     assert read(task, stream, 49)["label"].tolist() == [[49, 1]]

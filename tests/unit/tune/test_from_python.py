@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mxtrain.config import Run
-from mxtrain.config.python_objects import ObjectName
+from mxtrain.config.program_objects import name_of
 from mxtrain.core.errors import UsageError
 from mxtrain.tune import tune
 
@@ -27,11 +27,13 @@ from mxtrain.tune import tune
         ({"trials": 0}, "trials=0: give 1 or more"),
         ({"jobs": 0}, "jobs=0: give 1 or more"),
         ({"trials": 3}, "--trials 3: --space has no more than 2 points"),
-        ({"model": ObjectName.of(len)}, "model: is an object, which no other process has"),
+        ({"model": name_of(object())}, "model: is an object, which no other process has"),
+        ({"metric": f"auc,{name_of(object())}"}, "metric: is an object, which no other process has"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, given: dict[str, Any], message: str) -> None:
-    run = Run.of(train="t.rec", val="v.rec", out=str(tmp_path / "out"), model=given.pop("model", "small_cnn"))
+    names = {name: given.pop(name) for name in ("model", "metric") if name in given}
+    run = Run.of(**{"train": "t.rec", "val": "v.rec", "out": tmp_path / "out", "model": "small_cnn", **names})
     with pytest.raises(UsageError, match=re.escape(message)):
         tune(run, given.pop("space", {"lr": [0.1, 0.2]}), **given)
     assert not (tmp_path / "out").exists()
