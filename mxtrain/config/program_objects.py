@@ -40,7 +40,7 @@ class ProgramObjects:
                     (f"--{name}", number): part
                     for name, value in values.items()
                     if value is not None
-                    for number, part in enumerate(_parts(name, value))
+                    for number, part in enumerate(_names_and_objects(name, value))
                     if is_object(name_of(part)) and not isinstance(part, str)
                 }
             )
@@ -85,7 +85,7 @@ NO_OBJECTS = ProgramObjects()
 def names_of(values: Mapping[str, object]) -> dict[str, str]:
     """Return the texts of these values of flags, by the flags' names; those that are None are left out."""
     return {
-        name: ",".join(map(name_of, _parts(name, value)))
+        name: ",".join(map(name_of, _names_and_objects(name, value)))
         for name, value in values.items()
         if value is not None
     }
@@ -118,7 +118,7 @@ def split_names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",")]
 
 
-def _parts(name: str, value: object) -> list[Any]:
+def _names_and_objects(name: str, value: object) -> list[Any]:
     """Return the names and objects that are the value of a flag; those of metrics are several."""
     if name != "metric":
         return [value]

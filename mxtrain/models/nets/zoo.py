@@ -110,9 +110,8 @@ def user_net(name: str, objects: ProgramObjects = NO_OBJECTS, **sizes: Any) -> B
     net = as_user_code(f"--model {name}", function)(**sizes)
     if not isinstance(net, mx.gluon.Block):
         raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
-    net.forward = as_user_code(
-        f"--model {name}", net.forward
-    )  # errors name the flag, wherever the net is called
+    # Errors name the flag, wherever the net is called.
+    net.forward = as_user_code(f"--model {name}", net.forward)
     return net
 
 
@@ -162,9 +161,8 @@ def _gluoncv_net(name: str, num_classes: int) -> Any:
     if name in gluoncv_names.PRUNED:  # their shapes come from a file made for 1000 classes
         with net.name_scope():
             net.fc = mx.gluon.nn.Dense(num_classes, in_units=net.fc.weight.shape[1])
-        for (
-            parameter
-        ) in net.collect_params().values():  # initialised in GluonCV's way, without --init and --seed
+        # They are initialised in GluonCV's way, without --init and --seed.
+        for parameter in net.collect_params().values():
             parameter._data, parameter._grad, parameter._deferred_init = None, None, ()
     return net
 

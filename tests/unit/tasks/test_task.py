@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config.components.tasks import TASKS
+from mxtrain.config.program_objects import ProgramObjects
 from mxtrain.core.errors import UsageError
 from mxtrain.data.user.user_datasets import UserDataset
 from mxtrain.tasks import registry
@@ -31,6 +33,15 @@ def test_a_task_has_what_it_does_not_say_itself() -> None:
     assert made.score == ("loss", True)
     arrays = {"words": np.zeros((4, 8))}
     assert made.prepare(arrays, 0, 0) is arrays
+
+
+def test_a_pickled_task_leaves_the_objects_of_a_program_in_its_process() -> None:
+    objects = ProgramObjects.of({"loss": lambda output, label: output})
+    run = config.parse(["--task", MAJORITY])
+    made = registry.of_description(run, {"words": 10}, objects)
+    assert made.objects is objects
+    copied = pickle.loads(pickle.dumps(made))
+    assert copied == made and not copied.objects.by_place
 
 
 def test_what_a_task_leaves_out_is_named() -> None:
