@@ -22,7 +22,7 @@ from mxtrain.optim.sums.grid import Grid
 from mxtrain.runtime import mx
 
 
-class LocalTrainer(mx.gluon.Trainer):  # type: ignore[misc]
+class LocalTrainer(mx.gluon.Trainer):
     """gluon's Trainer with a reduction that continues from this worker's devices to the other workers.
 
     Without buckets there are no other workers.

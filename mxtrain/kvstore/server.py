@@ -7,6 +7,7 @@ continues without an optimizer where that fails. The members of the cluster and 
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,6 +22,7 @@ from mxtrain.runtime import mx
 
 if TYPE_CHECKING:
     from mxtrain.cluster.agent import Agent
+    from mxtrain.runtime.types import NDArray
 
 logger = logging.getLogger(__name__)
 
@@ -72,16 +74,16 @@ class Controller:
         if not isinstance(optimizer, mx.optimizer.Optimizer):
             raise ValueError(f"a {type(optimizer).__name__} in the place of an optimizer")
         self.updater = ServerUpdater(optimizer)
-        self.store._set_updater(self._update)
+        self.store._set_updater(functools.partial(self._update, self.updater))
         logger.info("updates by %s", type(optimizer).__name__)
 
-    def _update(self, key: int, pushed: Any, stored: Any) -> None:
+    def _update(self, updater: ServerUpdater, key: int, pushed: NDArray, stored: NDArray) -> None:
         """Update, and end the job if that fails: ps-lite would leave the weights as they were, unnoticed."""
         try:
-            self.updater(key, pushed, stored)
+            updater(key, pushed, stored)
         except Exception as error:
             self._end_if_short_of_memory(error)
-            name = type(self.updater.optimizer).__name__
+            name = type(updater.optimizer).__name__
             self.agent.fail(USAGE, f"{name} failed on a server: {type(error).__name__}: {error}")
 
     def _end_if_short_of_memory(self, error: Exception) -> None:

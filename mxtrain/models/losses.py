@@ -135,7 +135,10 @@ def _user_loss(path: str, objects: ProgramObjects, output: Any, label: Any, shap
     """
     function = import_path.load_callable("--loss", path, objects)
     user = f"--loss {path}"
-    loss: Loss = as_user_code(user, as_user_code(user, function)() if inspect.isclass(function) else function)
+    own: Any = function
+    if inspect.isclass(function):
+        own = as_user_code(user, own)()
+    loss: Loss = as_user_code(user, own)
     losses = loss(output, label)
     if getattr(losses, "shape", None) != shape:
         returned = getattr(losses, "shape", f"a {type(losses).__name__}")

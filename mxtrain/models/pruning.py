@@ -135,10 +135,10 @@ def remove_channels(net: Any, groups: Groups, widths: Widths) -> None:
         parameters[name]._shape = tuple(shape)
         parameters[name]._var = None  # the symbol that Gluon keeps says the shape too
     for layer in weights.layers(net, mx.gluon.HybridBlock):
-        weight = getattr(layer, "weight", None)
-        line = groups.channels.outputs.get(getattr(weight, "name", ""))
-        if line:
-            _set_width(layer, length(line, sizes), weight.name in groups.channels.depthwise)
+        name = getattr(getattr(layer, "weight", None), "name", "")
+        outputs = groups.channels.outputs.get(name)
+        if outputs:
+            _set_width(layer, length(outputs, sizes), name in groups.channels.depthwise)
 
 
 def sizes_with(groups: Groups, widths: Widths) -> dict[int, int]:

@@ -73,7 +73,8 @@ class NAdam(_Adam):
 
 def momentum_at(beta1: float, momentum_decay: float, count: int) -> float:
     """Return NAdam's momentum at update number `count`: from about a half of beta1, it grows to beta1."""
-    return beta1 * (1.0 - 0.5 * 0.96 ** (count * momentum_decay))
+    decayed: float = 0.96 ** (count * momentum_decay)
+    return beta1 * (1.0 - 0.5 * decayed)
 
 
 @functools.lru_cache(maxsize=2)  # every parameter of a step needs it

@@ -52,7 +52,7 @@ def _momentum(factory: Any, optim: Optim) -> dict[str, float]:
     **kwargs go to the class that it extends or to an unknown place, so they get it only if it is not the default.
     """
     classes = factory.__mro__ if inspect.isclass(factory) else ()
-    for maker in [class_.__init__ for class_ in classes if "__init__" in vars(class_)] or [factory]:
+    for maker in [vars(class_)["__init__"] for class_ in classes if "__init__" in vars(class_)] or [factory]:
         accepted = inspect.signature(maker).parameters
         for key in ("momentum", "beta1"):
             if key in accepted:

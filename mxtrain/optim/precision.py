@@ -70,7 +70,7 @@ def autocast_of(model: Model, device_type: str) -> Autocast | None:
     if device_type != "cpu" or usable_amp(model.amp, device_type) == "off":
         return None
     times = autocast_costs.of_run(model.amp, model.amp_table)
-    return times and Autocast(times, LEAST_GAIN)
+    return Autocast(times, LEAST_GAIN) if times else None
 
 
 def summary(amp: str, device_type: str, chosen: Autocast | None) -> str:

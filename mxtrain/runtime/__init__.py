@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from types import ModuleType
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from mxtrain.core.errors import OutOfMemory, UsageError
 from mxtrain.core.system import kernels, libraries, out_of_memory, wheels
@@ -35,6 +35,11 @@ from mxtrain.runtime.import_shims import (
     without_variable,
 )
 from mxtrain.runtime.operator_code import kept_while_imported
+
+if TYPE_CHECKING:  # `__getattr__` imports them
+    mx: Any
+    gluoncv: Any
+    amp: Any
 
 SETTLE_SECONDS = 0.1
 THREADS = (

@@ -81,8 +81,8 @@ MUTANTS = (
         "README.md",
         "one device that accumulates computes the curve of several",
         "mxtrain/optim/sums/exact_gradients.py",
-        "        if context in self.sums:\n            self._add(",
-        "        if context not in self.sums:\n            self._add(",
+        "        if device in self.sums:\n            self._add(",
+        "        if device not in self.sums:\n            self._add(",
         ("tests/engine/train/test_step.py",),
     ),
     Mutant(
@@ -117,7 +117,7 @@ MUTANTS = (
         "docs/distributed.md",
         "workers compute the bits of one process: each block's unit follows from the sum over all of them",
         "mxtrain/optim/sums/exact_gradients.py",
-        "        sums = [memory(parameter.grad(self.contexts[0])) for parameter in self.parameters]\n"
+        "        sums = [memory(parameter.grad(self.devices[0])) for parameter in self.parameters]\n"
         "        self.grid.end_step",
         '        sums = [total.astype("float32") for total in self.grid.totals]\n        self.grid.end_step',
         ("tests/cluster/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),

@@ -153,17 +153,6 @@ def test_the_packer_imports_nothing_of_training() -> None:
             assert target is None or target.split(".")[0] in allowed, f"{path.name} imports {target}"
 
 
-def test_mypy_reads_every_module_that_never_reaches_mxnet() -> None:
-    text = (ROOT / "pyproject.toml").read_text().split("[tool.mypy]")[1].split("\n[")[0]
-    files = set(re.findall(r'"mxtrain/([\w/.]+)"', text))
-    graph = edges()
-    read = {module for module in graph if {module.split(".")[0], module.replace(".", "/") + ".py"} & files}
-    assert set(WITHOUT_MXNET) <= files
-    code = {module for module, path in modules().items() if path.stem != "__init__"}
-    unread = {module for module in code - read if "runtime" not in reachable(module, graph)}
-    assert not unread
-
-
 def test_no_test_imports_another_test_file() -> None:
     """What several need is in tests/support/."""
     wrong = [

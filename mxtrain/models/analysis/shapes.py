@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from mxtrain.models.rewrites.graph_rewrites import Shape
+from mxtrain.models.contract import Shape
 from mxtrain.runtime import mx
 
 OUTPUT = ""  # no variable's name

@@ -18,7 +18,7 @@ HIDDEN = 1e30  # less in a score
 SPREAD = 0.02  # of first weights
 
 
-class Gpt(nn.HybridBlock):  # type: ignore[misc]
+class Gpt(mx.gluon.HybridBlock):
     """A net from (batch, length) tokens to (batch, length, vocabulary) scores for the token that follows each.
 
     Inside, arrays are (length, batch, width), which MXNet's operators for attention want.
@@ -64,7 +64,7 @@ class Gpt(nn.HybridBlock):  # type: ignore[misc]
         return own * F.broadcast_greater_equal(places.expand_dims(2), places.expand_dims(1))
 
 
-class Layer(nn.HybridBlock):  # type: ignore[misc]
+class Layer(mx.gluon.HybridBlock):
     """Attention and a dense net, each added to what comes in."""
 
     def __init__(self, heads: int, width: int, dropout: float, spread: float):
@@ -87,7 +87,7 @@ class Layer(nn.HybridBlock):  # type: ignore[misc]
         return self.narrow(self.activation(self.widen(x)))
 
 
-class Attention(nn.HybridBlock):  # type: ignore[misc]
+class Attention(mx.gluon.HybridBlock):
     """Attention of each token to those that it sees; of a head, query, key and value lie side by side."""
 
     def __init__(self, heads: int, width: int, dropout: float, spread: float):

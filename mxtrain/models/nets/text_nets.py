@@ -37,7 +37,7 @@ def transformer(
     return Classifier(Transformer(vocabulary, length, dropout, **numbers), num_classes, dropout, of_tokens)
 
 
-class Classifier(mx.gluon.HybridBlock):  # type: ignore[misc]
+class Classifier(mx.gluon.HybridBlock):
     """A body, which finds something at each token, and scores: of what it finds, or of its mean and its most."""
 
     def __init__(self, body: Any, num_classes: int, dropout: float, of_tokens: bool):
@@ -61,7 +61,7 @@ def _pooled(F: Any, features: Any, mask: Any) -> Any:
     return F.concat(mean, most, dim=1)
 
 
-class Convolutions(mx.gluon.HybridBlock):  # type: ignore[misc]
+class Convolutions(mx.gluon.HybridBlock):
     """Layers of convolutions that look at 3, 5 and 7 tokens, side by side (after Kim, 2014)."""
 
     def __init__(self, vocabulary: int, dropout: float, width: int, layers: int):
@@ -83,7 +83,7 @@ class Convolutions(mx.gluon.HybridBlock):  # type: ignore[misc]
         return steps.transpose((0, 2, 1))
 
 
-class Recurrences(mx.gluon.HybridBlock):  # type: ignore[misc]
+class Recurrences(mx.gluon.HybridBlock):
     """LSTM layers in both directions. On CPUs MXNet's own of two directions would begin behind a text's end."""
 
     def __init__(self, vocabulary: int, dropout: float, width: int, hidden: int, layers: int):
@@ -108,7 +108,7 @@ class Recurrences(mx.gluon.HybridBlock):  # type: ignore[misc]
         return steps.transpose((1, 0, 2))
 
 
-class Transformer(mx.gluon.HybridBlock):  # type: ignore[misc]
+class Transformer(mx.gluon.HybridBlock):
     """Layers of attention of each token to all of its text, with learnt positions, as in BERT; norms as in GPT-2."""
 
     def __init__(self, vocabulary: int, length: int, dropout: float, layers: int, heads: int, width: int):

@@ -84,7 +84,8 @@ def build(
     A user's function hears of the channels of pictures where these are not the three colours.
     """
     if name in nets.NETS and nets.NETS[name].factory:
-        return nets.NETS[name].load()(num_classes)
+        net: Block = nets.NETS[name].load()(num_classes)
+        return net
     if name in gluoncv_names.GLUONCV_CLASSIFIERS or name in torch_net_names.TORCH_NETS:
         net = _gluoncv_net(name, num_classes)
         if channels != COLOURS:
@@ -107,9 +108,10 @@ def user_net(name: str, objects: ProgramObjects = NO_OBJECTS, **sizes: Any) -> B
     """Return what the user's function `name` of --model makes of the `sizes` that the task gives it."""
     function = import_path.load_callable("--model", name, objects)
     _refuse_other_arguments(name, function, sizes)
-    net = as_user_code(f"--model {name}", function)(**sizes)
-    if not isinstance(net, mx.gluon.Block):
-        raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
+    made = as_user_code(f"--model {name}", function)(**sizes)
+    if not isinstance(made, mx.gluon.Block):
+        raise UsageError(f"--model {name}: returned a {type(made).__name__}, not a gluon Block")
+    net: Block = made
     # Errors name the flag, wherever the net is called.
     net.forward = as_user_code(f"--model {name}", net.forward)
     return net

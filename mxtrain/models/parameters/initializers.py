@@ -67,7 +67,7 @@ def build(text: str) -> Any:
     return made
 
 
-class MatrixInitializer(mx.init.Initializer):  # type: ignore[misc]
+class MatrixInitializer(mx.init.Initializer):
     """An initialiser by a weight's numbers of inputs and outputs; UsageError for weights of one dimension."""
 
     def __init__(self, text: str, inner: Any):

@@ -43,7 +43,7 @@ def _scalar(node: Mapping[str, Any]) -> float:
 
 def _is_sum(node: Mapping[str, Any]) -> bool:
     """Return whether this adds a scalar to its source's first output, the one that a replaced node passes on."""
-    return node["op"] == "_plus_scalar" and node["inputs"][0][1] == 0
+    return bool(node["op"] == "_plus_scalar" and node["inputs"][0][1] == 0)
 
 
 def _is_clip(node: Mapping[str, Any], width: float) -> bool:

@@ -72,7 +72,7 @@ def _has_onednn() -> bool:
 
 def _is_relu(node: Mapping[str, Any]) -> bool:
     is_activation = node["op"] == "Activation" and node["attrs"].get("act_type") == "relu"
-    return is_activation or node["op"] == "relu"
+    return bool(is_activation or node["op"] == "relu")
 
 
 def _is_limited_relu(node: Mapping[str, Any]) -> bool:

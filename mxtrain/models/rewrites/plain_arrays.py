@@ -69,7 +69,8 @@ def _convolutions_after(
     nodes: Sequence[Mapping[str, Any]], users: Mapping[int, list[int]], position: int
 ) -> list[int]:
     """Return the convolutions that take what the node at `position` computes, as it is or through simple operators."""
-    found, left, seen = [], [position], {position}
+    found: list[int] = []
+    left, seen = [position], {position}
     while left:
         for user in users.get(left.pop(), ()):
             if user not in seen and nodes[user]["op"] in {"Convolution", *THROUGH}:
