@@ -24,7 +24,7 @@ from mxtrain.data.loading.loader import Loader, LoaderOptions, Request
 from mxtrain.data.records.record_file import RecordFile, index_path, open_records
 from tests.fuzz import mutations, originals
 from tests.fuzz.originals import Original
-from tools.im2rec_wrapper.check import check
+from tools.im2rec_wrapper.checking.check import check
 
 SIZE = 16
 TRANSFORM = eval_transform(SIZE, SIZE)

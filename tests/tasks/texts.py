@@ -15,8 +15,8 @@ import numpy as np
 from mxtrain.data.records.record_file import open_records
 from mxtrain.tasks.metrics import text_metrics
 from tests.tasks import linear
-from tools.im2rec_wrapper.options import Options
-from tools.im2rec_wrapper.pack import pack
+from tools.im2rec_wrapper.packing.options import Options
+from tools.im2rec_wrapper.packing.pack import pack
 
 LETTERS = list("abcdefgh")
 PERSONS, PLACES = "p", "q"  # first words

@@ -19,8 +19,9 @@ from mxtrain.data.records.record_file import RecordFile, open_records
 from mxtrain.data.records.recordio import Floats, Ints, Label
 from mxtrain.data.text.tokens import tokens_path
 
-from . import copies_list, drawing, fingerprints
-from .copies_list import ListedPair, ListedPicture
+from . import drawing
+from .checking import copies_list, fingerprints
+from .checking.copies_list import ListedPair, ListedPicture
 from .drawing import Canvas
 
 _TILE, _GAP, _CAPTION, _MOST_COLUMNS = 144, 10, 38, 8

@@ -12,8 +12,9 @@ from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import RecordWriter, rebuild_index
 from mxtrain.data.text.tokens import tokens_path
 from tests.support.data.pictures import jpeg, picture
-from tools.im2rec_wrapper import check_report, findings, tokens
-from tools.im2rec_wrapper.check import check
+from tools.im2rec_wrapper.checking import check_report, findings
+from tools.im2rec_wrapper.checking.check import check
+from tools.im2rec_wrapper.packing import tokens
 
 
 def write(path, payloads, labels=None, classes=None):

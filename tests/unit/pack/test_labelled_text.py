@@ -10,9 +10,9 @@ import pytest
 from mxtrain.core.errors import DataError
 from mxtrain.data.records.record_file import classes_path, open_records
 from mxtrain.data.text import words
-from tools.im2rec_wrapper.check import check
-from tools.im2rec_wrapper.options import Options
-from tools.im2rec_wrapper.pack import pack
+from tools.im2rec_wrapper.checking.check import check
+from tools.im2rec_wrapper.packing.options import Options
+from tools.im2rec_wrapper.packing.pack import pack
 from tools.im2rec_wrapper.sources.item import BadItem
 from tools.im2rec_wrapper.sources.opening import open_source
 

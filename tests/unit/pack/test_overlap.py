@@ -13,8 +13,8 @@ from mxtrain.core.errors import UsageError
 from mxtrain.data.records.record_file import classes_path, index_path, open_records
 from mxtrain.data.records.record_writer import RecordWriter
 from tests.support.data.binary_sources import PNGS, datum, example, tfrecord, write_lmdb
-from tools.im2rec_wrapper.options import Options
-from tools.im2rec_wrapper.pack import pack
+from tools.im2rec_wrapper.packing.options import Options
+from tools.im2rec_wrapper.packing.pack import pack
 
 
 def pictures(folder):

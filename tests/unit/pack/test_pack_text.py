@@ -11,9 +11,9 @@ from mxtrain.core.errors import UsageError
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.text import tokenizers
 from mxtrain.data.text.tokens import format_of
-from tools.im2rec_wrapper.check import check
-from tools.im2rec_wrapper.options import Options
-from tools.im2rec_wrapper.pack import pack
+from tools.im2rec_wrapper.checking.check import check
+from tools.im2rec_wrapper.packing.options import Options
+from tools.im2rec_wrapper.packing.pack import pack
 
 
 @pytest.fixture

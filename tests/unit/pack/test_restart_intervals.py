@@ -11,11 +11,11 @@ from mxtrain.core.errors import UsageError
 from mxtrain.data.decode import decoding, restart
 from mxtrain.data.records.record_file import open_records
 from tests.support.data.encoded_jpegs import encoded, picture
-from tools.im2rec_wrapper import resume
-from tools.im2rec_wrapper.options import Options
-from tools.im2rec_wrapper.pack import pack
-from tools.im2rec_wrapper.plan import plan_outputs
-from tools.im2rec_wrapper.restart_intervals import JPEGTRAN, NATIVE
+from tools.im2rec_wrapper.packing import resume
+from tools.im2rec_wrapper.packing.options import Options
+from tools.im2rec_wrapper.packing.pack import pack
+from tools.im2rec_wrapper.packing.plan import plan_outputs
+from tools.im2rec_wrapper.packing.restart_intervals import JPEGTRAN, NATIVE
 from tools.im2rec_wrapper.sources.opening import open_source
 
 needs_native = pytest.mark.skipif(

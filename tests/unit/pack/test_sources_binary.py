@@ -26,8 +26,8 @@ from tests.support.data.binary_sources import (
     tfrecord,
     write_lmdb,
 )
-from tools.im2rec_wrapper.sources import protobuf
-from tools.im2rec_wrapper.sources.crc32c import crc32c
+from tools.im2rec_wrapper.sources.formats import protobuf
+from tools.im2rec_wrapper.sources.formats.crc32c import crc32c
 from tools.im2rec_wrapper.sources.item import BadItem
 from tools.im2rec_wrapper.sources.opening import SourceOptions, open_source
 from tools.im2rec_wrapper.sources.recognise import recognise

@@ -8,9 +8,9 @@ from pathlib import Path
 from mxtrain.core.errors import UsageError
 from mxtrain.data.records import recordio
 
+from .formats.tfrecord import is_tfrecord
 from .item import IMAGE_SUFFIXES, is_folder, visible
 from .source_types import SOURCE_TYPES
-from .tfrecord import is_tfrecord
 
 _OF_SUFFIX = {suffix: known.name for known in SOURCE_TYPES.values() for suffix in known.suffixes}
 

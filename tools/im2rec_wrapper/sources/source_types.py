@@ -22,7 +22,7 @@ def _type(name: str, help: str, reader: str, suffixes: str = "", options: str = 
     return SourceType(
         name,
         help,
-        f"{__package__}.{reader}",
+        f"{__package__}.formats.{reader}",
         suffixes=tuple(suffixes.split()),
         options=tuple(options.split()),
     )

@@ -27,6 +27,9 @@ from mxtrain.data.text import tokenizers
 from mxtrain.data.text.tokenizers import Tokenizer
 from mxtrain.data.text.tokens import OF_DOCUMENTS, OF_TOKENS, tokens_path
 
+from ..progress import with_progress
+from ..sources.item import Source
+from ..sources.opening import SourceOptions, open_source
 from . import images, overlap, restart_intervals, resume, samples, tokens
 from . import options as pack_options
 from .images import ImageOptions
@@ -35,10 +38,7 @@ from .options import Options
 from .pack_run import OutputFile, PackRun
 from .plan import all_outputs, beside, plan_outputs
 from .preparation import Prepare, PreparedItem, prepare_items
-from .progress import with_progress
 from .restart_intervals import NONE
-from .sources.item import Source
-from .sources.opening import SourceOptions, open_source
 
 CHECKPOINT_EVERY_SECONDS = 1.0
 

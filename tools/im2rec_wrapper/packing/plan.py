@@ -13,9 +13,9 @@ from mxtrain.data.records.source_names import sources_path
 from mxtrain.data.text.tokenizers import FILE_NAME
 from mxtrain.data.text.tokens import tokens_path
 
+from ..sources.item import Item
 from . import order
 from .options import Options
-from .sources.item import Item
 
 
 class OutputSplit(NamedTuple):

@@ -16,8 +16,8 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar, 
 from mxtrain.core.system.machine import usable_cores
 from mxtrain.data.decode.jpeg import BadPicture
 
+from ..sources.item import BadItem, Item, Source
 from .images import PackedItem
-from .sources.item import BadItem, Item, Source
 from .tokens import TaggedItem
 
 _AT_A_TIME = 8  # items a task: queueing one costs as much as reading a small file

@@ -12,8 +12,8 @@ from typing import Any
 from mxtrain.data.arrays import array_fields, tables
 from mxtrain.data.arrays.table_selection import Selection
 
-from .item import BadItem, Item, Label, Source
-from .labels import refuse_cut
+from ..item import BadItem, Item, Label, Source
+from ..labels import refuse_cut
 
 
 def read_arrays(path: Path, columns: Selection) -> Source:

@@ -9,8 +9,8 @@ import numpy as np
 from mxtrain.core.errors import DataError
 from mxtrain.data.records.record_file import RecordFile, classes_path, index_path, open_records
 
-from .item import BadItem, Item, Source, files_in
-from .labels import RawLabels, resolve_labels
+from ..item import BadItem, Item, Source, files_in
+from ..labels import RawLabels, resolve_labels
 
 
 def read_rec(source: Path, multi_label: bool) -> Source:

@@ -12,7 +12,7 @@ import os
 from collections import defaultdict
 from typing import Sequence
 
-from .sources.item import Item
+from ..sources.item import Item
 
 
 def shuffled(items: Sequence[Item], seed: int) -> list[Item]:

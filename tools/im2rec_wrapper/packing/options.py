@@ -9,7 +9,7 @@ from typing import Any
 from mxtrain.core.errors import UsageError
 from mxtrain.data.arrays.table_selection import Selection
 
-from .sources.item import Source
+from ..sources.item import Source
 
 
 @dataclasses.dataclass(frozen=True)

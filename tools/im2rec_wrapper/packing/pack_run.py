@@ -17,11 +17,11 @@ import numpy as np
 from mxtrain.core import plain_text
 from mxtrain.data.records.record_writer import RecordWriter
 
+from ..sources.item import Item
 from .images import PackedItem
 from .journal import PackCheckpoint
 from .plan import OutputSplit
 from .preparation import PreparedItem
-from .sources.item import Item
 from .tokens import TaggedItem
 
 Digest = Any  # of hashlib

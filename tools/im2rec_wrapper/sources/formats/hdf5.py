@@ -14,8 +14,8 @@ import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
 
-from .item import Item, Source
-from .labels import resolve_labels
+from ..item import Item, Source
+from ..labels import resolve_labels
 from .raw_pixels import as_png
 
 IMAGES = ("images", "image", "data", "x", "X")

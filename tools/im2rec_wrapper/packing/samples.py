@@ -10,9 +10,9 @@ from mxtrain.data.arrays import array_fields
 from mxtrain.data.arrays.array_fields import Layout
 from mxtrain.data.records.record_writer import Replacement
 
+from ..sources.item import Item, Source
 from .images import PackedItem
 from .pack_run import PackRun
-from .sources.item import Item, Source
 
 
 def prepare(payload: bytes) -> PackedItem:

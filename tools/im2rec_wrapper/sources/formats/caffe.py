@@ -15,9 +15,9 @@ import numpy as np
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 
+from ..item import BadItem, Item, Source
+from ..labels import RawLabels, resolve_labels
 from . import protobuf
-from .item import BadItem, Item, Source
-from .labels import RawLabels, resolve_labels
 from .raw_pixels import as_png
 
 _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)

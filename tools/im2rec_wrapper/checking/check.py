@@ -22,11 +22,11 @@ from mxtrain.data.records.recordio_file import RecordIOFile
 from mxtrain.data.text import tokenizers
 from mxtrain.data.text.tokens import OF_TOKENS, read_description, tokens_path
 
+from ..progress import with_progress
 from . import classes, contents, structure
 from .contents import Content
 from .copies import CopyFinder
 from .findings import Finding, Pair, of_file, of_record
-from .progress import with_progress
 from .structure import RecordTable
 
 

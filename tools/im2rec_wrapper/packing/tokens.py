@@ -21,8 +21,8 @@ from mxtrain.core.errors import UsageError
 from mxtrain.data.text import tokenizers, words
 from mxtrain.data.text.tokenizers import Tokenizer
 
+from ..sources.item import BadItem, Item, Source
 from .images import PackedItem
-from .sources.item import BadItem, Item, Source
 
 BPE = "bpe"
 KNOWN = by_name(

@@ -8,8 +8,8 @@ from typing import Any
 
 from mxtrain.config.flags.arguments import LARGEST_SEED
 
-from .arguments import fraction, whole_number
-from .sources.source_types import SOURCE_TYPES
+from ..arguments import fraction, whole_number
+from ..sources.source_types import SOURCE_TYPES
 
 
 def add(commands: Any) -> None:

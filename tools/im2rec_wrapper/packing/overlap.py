@@ -11,7 +11,7 @@ from typing import Iterator, Sequence
 
 from mxtrain.core.errors import UsageError
 
-from .sources.item import Source
+from ..sources.item import Source
 
 
 def refuse(source: Path, opened: Source, written: Sequence[Path]) -> None:

@@ -14,13 +14,13 @@ import mxtrain
 from mxtrain.core.opencv import cv2
 from mxtrain.data.records.record_writer import RecordWriter, WriterProgress
 
+from ..sources.item import Item, Source, file_stamp
 from . import options as pack_options
 from .journal import Description, Journal, PackCheckpoint
 from .options import Options
 from .pack_run import OutputFile, PackRun, digest
 from .plan import OutputSplit
 from .preparation import map_in_order
-from .sources.item import Item, Source, file_stamp
 
 _NUM_STAMPING = 16  # threads that stat files, for a cold disk
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mxtrain.core.opencv import cv2
 
-from .item import BadItem
+from ..item import BadItem
 
 
 def as_png(pixels: Any) -> bytes:

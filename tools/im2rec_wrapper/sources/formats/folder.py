@@ -8,8 +8,8 @@ from pathlib import Path
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
 
-from .item import IMAGE_SUFFIXES, Item, Source, is_folder, visible
-from .labels import check_class_name
+from ..item import IMAGE_SUFFIXES, Item, Source, is_folder, visible
+from ..labels import check_class_name
 from .walk import Walk
 
 

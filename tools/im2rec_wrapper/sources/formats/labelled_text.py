@@ -16,9 +16,9 @@ from typing import Any, Callable, List, Tuple
 
 from mxtrain.core.errors import DataError
 
+from ..item import BadItem, Item, Source, read_at
+from ..labels import check_class_name, resolve_labels
 from .folder import read_folder
-from .item import BadItem, Item, Source, read_at
-from .labels import check_class_name, resolve_labels
 from .text import lines_of, paragraphs_of, text_of
 
 JSON_SUFFIXES = (".jsonl", ".ndjson")

@@ -7,7 +7,7 @@ from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from . import drawing
+from .. import drawing
 from .check import FileReport, Report
 from .classes import Class
 from .findings import NOTES, WRONG, Finding

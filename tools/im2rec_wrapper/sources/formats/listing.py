@@ -17,9 +17,9 @@ from typing import List, Tuple
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
 
+from ..item import IMAGE_SUFFIXES, Item, Source
+from ..labels import RawLabels, resolve_labels
 from .folder import from_files
-from .item import IMAGE_SUFFIXES, Item, Source
-from .labels import RawLabels, resolve_labels
 
 _LONGEST_CELL = (1 << 31) - 1  # instead of 131,072 characters; a C long on every system
 JOINT = ";"  # between the classes that a cell lists

@@ -13,7 +13,7 @@ from typing import Iterator, NamedTuple, NoReturn, Sequence
 
 from mxtrain.core.errors import DataError
 
-from .item import is_folder, visible
+from ..item import is_folder, visible
 
 
 class _Seen(NamedTuple):

@@ -1,0 +1,1 @@
+"""Checking .rec files: their structure, contents, classes and copies."""
