@@ -105,7 +105,7 @@ def predict(
             return _answers(predictor, [inputs] if is_single else inputs, options)
 
 
-def _answers(predictor: Predictor, inputs: Iterable[Any], options: PredictOptions) -> list[dict[str, Any]]:
+def _answers(predictor: Predictor, inputs: Iterable[object], options: PredictOptions) -> list[dict[str, Any]]:
     """Return the answers to inputs; DataError for the first that is none."""
     from mxtrain.inference.input_samples import Inputs
 

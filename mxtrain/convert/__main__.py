@@ -15,7 +15,7 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence, cast
 
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import command_name, outputs
@@ -24,6 +24,7 @@ from mxtrain.core.errors import UsageError, one_line
 if TYPE_CHECKING:
     from mxtrain.convert.caffe.caffe_config import Recipe
     from mxtrain.convert.options import Conversion, ConvertOptions
+    from mxtrain.inference.trained_run import OneTrained, Trained
 
 __all__ = ["convert", "main"]
 
@@ -31,12 +32,12 @@ SCHEMES, TORCH = ("torchvision", "timm"), "torch"
 
 
 def convert(
-    source: Any,
-    out: Any,
+    source: Trained,
+    out: str | os.PathLike[str],
     *,
     to: str = "",
     model: str = "",
-    classes: Any = None,
+    classes: str | os.PathLike[str] | None = None,
     image_size: int | str = 224,
     val_resize: int = 0,
     mean: str = "imagenet",
@@ -84,7 +85,7 @@ def convert(
         checkpoint=checkpoint,
         samples=samples,
     )
-    sources = source if isinstance(source, (list, tuple)) else [source]
+    sources = source if isinstance(source, (list, tuple)) else [cast("OneTrained", source)]
     with process_isolation.isolated_run():
         return _as_json(_converted(sources, Path(out), to, options))
 
@@ -163,7 +164,9 @@ def parser() -> Parser:
     return flags
 
 
-def _converted(sources: Sequence[Any], out: Path, to: str, options: ConvertOptions) -> Conversion | Recipe:
+def _converted(
+    sources: Sequence[OneTrained], out: Path, to: str, options: ConvertOptions
+) -> Conversion | Recipe:
     """Return what became of a conversion."""
     from mxtrain.convert.caffe import caffe_config
 
@@ -174,7 +177,7 @@ def _converted(sources: Sequence[Any], out: Path, to: str, options: ConvertOptio
         if len(sources) > 1:
             raise UsageError(f"{sources[1]}: give one run and OUT")
         return _to_torch(sources[0], out, options)
-    paths = [Path(each) for each in sources]
+    paths = [Path(cast("str | os.PathLike[str]", each)) for each in sources]
     for path in paths:
         outputs.refuse_input("OUT", out, path)
     if paths[0].suffix in caffe_config.PROTOTXT:
@@ -182,7 +185,7 @@ def _converted(sources: Sequence[Any], out: Path, to: str, options: ConvertOptio
     return _from_elsewhere(paths, out, options)
 
 
-def _to_torch(source: Any, out: Path, options: ConvertOptions) -> Conversion:
+def _to_torch(source: OneTrained, out: Path, options: ConvertOptions) -> Conversion:
     from mxtrain.convert.torch import state_dict
     from mxtrain.inference import trained_run
 

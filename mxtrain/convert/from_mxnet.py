@@ -113,7 +113,7 @@ def _model(path: Path, options: ConvertOptions) -> str:
     raise UsageError(f"{path}: its name says no net; give --model, as to mxtrain.fit")
 
 
-def _matched(path: Path, model: str, arrays: Arrays, options: ConvertOptions) -> tuple[int, Any, Arrays]:
+def _matched(path: Path, model: str, arrays: Arrays, options: ConvertOptions) -> tuple[int, Block, Arrays]:
     """Return the number of classes, a net for them, and its weights by their places in it; DataError unless all fit."""
     net = target_net.built(options.run(model), USUAL_CLASSES)
     match = _match(net, arrays)

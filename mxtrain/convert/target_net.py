@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mxtrain.runtime.types import Block
 
 
-def built(run: Run, num_classes: int) -> Any:
+def built(run: Run, num_classes: int) -> Block:
     """Return the net of `run` for so many classes, with zeros for weights."""
     task = Classification.numbered(run, num_classes)
     net = task.build_net()

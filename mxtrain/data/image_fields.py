@@ -189,7 +189,7 @@ def restored(data: Array, normalisation: normalization.Normalisation) -> Array:
     return found
 
 
-def input_of(source: Any, run: Run, description: Mapping[str, Any]) -> Array:
+def input_of(source: object, run: Run, description: Mapping[str, Any]) -> Array:
     """Return a picture as a net of `run` takes it; DataError if it is none.
 
     It is a file's path, what such a file holds, or uint8 (height, width, 3).
@@ -221,7 +221,7 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         raise DataError(f"{path}: {regular_files.problem(os.fspath(path)) or error.strerror}") from None
 
 
-def record_of(key: int, item: Any, user: str) -> Record:
+def record_of(key: int, item: object, user: str) -> Record:
     """Return the record of an item (picture, label) of a user's Dataset; `user` begins the message of a refusal."""
     picture, label = pair(key, item, user)
     pixels, label = to_numpy(picture), np.asarray(to_numpy(label), np.float64)

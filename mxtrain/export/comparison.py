@@ -16,6 +16,7 @@ from mxtrain.export.real_samples import Batch
 from mxtrain.train.net.to_device import to_device
 
 if TYPE_CHECKING:
+    from mxtrain.export.pixel_input import NetOfPixels
     from mxtrain.runtime.types import Block
 
 Answer = Callable[[Batch], Sequence[Array]]  # an array for each output of the graph
@@ -37,7 +38,11 @@ class Differences(NamedTuple):
 
 
 def compare(
-    net: Block, graph: InferenceGraph, answer: Answer, batches: Sequence[Batch], has_best: bool = True
+    net: Block | NetOfPixels,
+    graph: InferenceGraph,
+    answer: Answer,
+    batches: Sequence[Batch],
+    has_best: bool = True,
 ) -> Differences:
     """Return how far the answers of an export are from those of the net.
 
@@ -77,7 +82,7 @@ def refuse_beyond(
         )
 
 
-def answer_of_net(net: Block, batch: Batch) -> list[Array]:
+def answer_of_net(net: Block | NetOfPixels, batch: Batch) -> list[Array]:
     """Return what the net says of a batch, an array for each output."""
     context = next(iter(net.collect_params().values())).list_ctx()[0]
     output = net(*(to_device(each, context) for each in batch.values()))

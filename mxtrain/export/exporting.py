@@ -68,8 +68,12 @@ def make(
         records = real_samples.open_records(task, is_own) if _has_samples(task, options) else None
         with inference_graph.of_checkpoint(checkpoint, run, task) as (net, graph):
             batches = _batches(net, graph, task, options, records)
+            compared_net: Block | pixel_input.NetOfPixels = net
             if options.from_pixels:
-                graph, net = pixel_input.taking_pixels(graph, task), pixel_input.NetOfPixels(net, task)
+                graph, compared_net = (
+                    pixel_input.taking_pixels(graph, task),
+                    pixel_input.NetOfPixels(net, task),
+                )
             metadata = facts(checkpoint, task, graph, options)
             int8_scores = None
             if options.to == "onnx":
@@ -85,7 +89,7 @@ def make(
                 files = [symbol_export.SYMBOL, symbol_export.PARAMS]
                 answer = symbol_export.answers(graph, aside)
             has_best = task.metric_kind not in ("numbers", "labels")
-            differences = comparison.compare(net, graph, answer, of_some_sizes(batches), has_best)
+            differences = comparison.compare(compared_net, graph, answer, of_some_sizes(batches), has_best)
         if options.to in TOLERANCES:  # what int8 costs is judged by the score
             comparison.refuse_beyond(TOLERANCES[options.to], differences, options.to, graph)
         files += describe(aside, metadata, task, differences)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from mxtrain.runtime import mx
 from mxtrain.tasks.task import Task
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block, Parameter, Symbol
+    from mxtrain.runtime.types import Block, NDArray, Parameter, Symbol
 
 
 class InferenceGraph(NamedTuple):
@@ -32,8 +32,8 @@ class InferenceGraph(NamedTuple):
 
     name: str  # as messages have it: `--model resnet18_v1b`
     symbol: Symbol
-    arguments: dict[str, Any]  # weights, by the names of the symbol's variables
-    auxiliaries: dict[str, Any]  # running statistics, the same way
+    arguments: dict[str, NDArray]  # weights, by the names of the symbol's variables
+    auxiliaries: dict[str, NDArray]  # running statistics, the same way
     inputs: dict[str, Shape]  # of one sample, by name, in the order in which the net takes them
     outputs: dict[str, Shape]  # of one sample; the names are those of symbol.list_outputs()
     takes: str = "float32"  # the type of its inputs; outputs are float32
@@ -46,7 +46,7 @@ class InferenceGraph(NamedTuple):
 @contextlib.contextmanager
 def of_checkpoint(
     checkpoint: Checkpoint, run: Run, task: Task, devices: str = "cpu"
-) -> Iterator[tuple[Any, InferenceGraph]]:
+) -> Iterator[tuple[Block, InferenceGraph]]:
     """Yield the net of a checkpoint, in float32 and on one device, and its graph; loads mxnet."""
     in_float32 = dataclasses.replace(run, model=dataclasses.replace(run.model, amp="off"))
     with trained_run.net_of(checkpoint, in_float32, devices, task.objects) as (net, _):
@@ -78,12 +78,12 @@ def inputs_of(task: Task) -> dict[str, Shape]:
     return dict(zip(names, shapes))
 
 
-def traced(net: Block, name: str, inputs: Sequence[str]) -> Any:
+def traced(net: Block, name: str, inputs: Sequence[str]) -> Symbol:
     """Return the output of the net, given symbols for its inputs; whether it is compiled makes no difference."""
     try:
         with prelu.as_one_node():
             output = net(*map(mx.sym.var, inputs))
-        output = output if isinstance(output, mx.sym.Symbol) else mx.sym.Group(list(output))
+        symbol: Symbol = output if isinstance(output, mx.sym.Symbol) else mx.sym.Group(list(output))
     except Exception as error:  # of MXNet, or of a forward function that needs numbers
         why = "" if isinstance(net, mx.gluon.HybridBlock) else "it is a Block, not a HybridBlock, and "
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
@@ -91,14 +91,16 @@ def traced(net: Block, name: str, inputs: Sequence[str]) -> Any:
             f"{name}: {why}cannot be traced into a graph, so there is nothing to show or export; write it as a "
             f"HybridBlock, whose forward pass asks for no shapes and no numbers ({reason})"
         ) from None
-    unknown = set(inputs) - set(output.list_arguments())
+    unknown = set(inputs) - set(symbol.list_arguments())
     if unknown:
         raise UsageError(
             f"{name}: does not use its input {', '.join(sorted(unknown))}; it cannot be exported"
         )
-    return output
+    return symbol
 
 
-def _value(parameter: Parameter) -> Any:
+def _value(parameter: Parameter) -> NDArray:
     """Return a copy of a parameter, as float32 in plain order, on the CPU."""
-    return mx.nd.array(parameter.list_data()[0].asnumpy().astype(np.float32, copy=False), dtype="float32")
+    values = parameter.list_data()[0].asnumpy().astype(np.float32, copy=False)
+    copied: NDArray = mx.nd.array(values, dtype="float32")
+    return copied

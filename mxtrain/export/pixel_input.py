@@ -21,7 +21,7 @@ from mxtrain.runtime import mx
 from mxtrain.tasks.task import Task
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block
+    from mxtrain.runtime.types import Block, NDArray, ParameterDict
 
 FACTOR, OFFSET = "pixels_factor", "pixels_offset"
 
@@ -64,9 +64,9 @@ class NetOfPixels:
         self._net = net
         self._normalisation = normalization.of_description(task.run.data, task.description)
 
-    def __call__(self, pixels: Any) -> Any:
+    def __call__(self, pixels: NDArray) -> Any:
         return self._net(normalized(pixels, self._normalisation))
 
-    def collect_params(self) -> Any:
+    def collect_params(self) -> ParameterDict:
         """Return the net's parameters."""
         return self._net.collect_params()

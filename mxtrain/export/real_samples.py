@@ -29,7 +29,7 @@ from mxtrain.train.net.to_device import to_device
 from mxtrain.train.open_data import open_source
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block
+    from mxtrain.runtime.types import Block, NDArray
 
 Batch = Dict[str, Array]  # the net's inputs, by name, as float32 (samples, ...)
 LARGEST_ANSWER = 1 << 26  # numbers, over all samples
@@ -118,12 +118,13 @@ def _without_own_loss(task: Task) -> Task:
     )
 
 
-def _of_labels(output: Any, label: Any) -> Any:
+def _of_labels(output: NDArray, label: NDArray) -> NDArray:
     return output
 
 
-def _of_samples(output: Any, label: Any) -> Any:
-    return output.reshape((0, -1)).mean(axis=1)
+def _of_samples(output: NDArray, label: NDArray) -> NDArray:
+    means: NDArray = output.reshape((0, -1)).mean(axis=1)
+    return means
 
 
 class _Noting:
@@ -131,9 +132,9 @@ class _Noting:
 
     def __init__(self, net: Block):
         self._net = net
-        self.inputs: Sequence[Any] = ()
+        self.inputs: Sequence[NDArray] = ()
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: NDArray) -> Any:
         self.inputs = inputs
         return self._net(*inputs)
 
@@ -141,7 +142,7 @@ class _Noting:
         return getattr(self._net, name)
 
 
-def _named(inputs: Sequence[Any], graph: InferenceGraph, task: Task) -> Batch:
+def _named(inputs: Sequence[NDArray], graph: InferenceGraph, task: Task) -> Batch:
     fills = {field.name: field.fill for field in task.fields}
     named: Batch = {}
     for (name, shape), array in zip(graph.inputs.items(), inputs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mxtrain.core import params_file
 from mxtrain.data.fields import Array
@@ -12,6 +12,9 @@ from mxtrain.export.comparison import Answer
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.real_samples import Batch
 from mxtrain.runtime import mx
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block
 
 PREFIX, EPOCH = "net", 0  # as mx.model.load_checkpoint takes them
 SYMBOL, PARAMS = f"{PREFIX}-symbol.json", f"{PREFIX}-{EPOCH:04d}.params"
@@ -29,11 +32,13 @@ def write(graph: InferenceGraph, folder: Path) -> list[str]:
     return [SYMBOL, PARAMS]
 
 
-def loaded(graph: InferenceGraph, folder: Path) -> Any:
+def loaded(graph: InferenceGraph, folder: Path) -> Block:
     """Return the net in these files as a SymbolBlock, compiled; `graph` tells its inputs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MXNet's, that it does not know the input's type before there is one
-        block = mx.gluon.SymbolBlock.imports(str(folder / SYMBOL), list(graph.inputs), str(folder / PARAMS))
+        block: Block = mx.gluon.SymbolBlock.imports(
+            str(folder / SYMBOL), list(graph.inputs), str(folder / PARAMS)
+        )
     block.hybridize()
     return block
 

@@ -43,7 +43,7 @@ class Inputs:
     `out`, which the answers go to, ends it with a UsageError.
     """
 
-    def __init__(self, task: Task, inputs: Iterable[Any], out: Path | None = None):
+    def __init__(self, task: Task, inputs: Iterable[object], out: Path | None = None):
         self.folders: list[Folder] = []  # that were gone through
         self._task, self._inputs, self._out = task, inputs, out
 
@@ -70,7 +70,7 @@ class Inputs:
             )
             yield Input("standard input", functools.partial(_raise, nothing))
 
-    def _of(self, value: Any) -> Iterator[Input]:
+    def _of(self, value: object) -> Iterator[Input]:
         path = self._task.path_of(value)
         try:
             if path is None:
@@ -84,7 +84,7 @@ class Inputs:
         except DataError as error:
             yield Input(str(value), functools.partial(_raise, error))
 
-    def _in(self, path: Path, value: Any) -> Iterator[Input]:
+    def _in(self, path: Path, value: object) -> Iterator[Input]:
         outputs.refuse_input("--out", self._out, path)
         if os.path.isdir(path):
             folder = Folder(path, self._task.suffixes)
@@ -122,7 +122,7 @@ def labelled(task: Task, source: str, out: Path | None = None) -> Iterator[Input
     yield from _of_records(task, records)
 
 
-def inputs_of(task: Task, source: Any) -> Mapping[str, Any]:
+def inputs_of(task: Task, source: object) -> Mapping[str, Any]:
     """Return the arrays of a sample that the net takes; failures in a user's task name its flag."""
     found: Mapping[str, Any] = tasks.named(task, tasks.prediction_of(task).inputs_of)(source)
     return found
@@ -135,7 +135,7 @@ def _refuse_output(out: Path | None, files: Iterable[Path]) -> None:
             outputs.refuse_input("--out", out, file)
 
 
-def _plain(task: Task, source: Any) -> Iterator[Input]:
+def _plain(task: Task, source: object) -> Iterator[Input]:
     """Yield the samples that the task says an input holds."""
     samples = tasks.named(task, task.samples_in)(source)
     for name, sample in samples:
@@ -145,7 +145,7 @@ def _plain(task: Task, source: Any) -> Iterator[Input]:
             yield Input(name, functools.partial(inputs_of, task, sample))
 
 
-def _inputs_of_part(task: Task, name: str, sample: Any) -> Mapping[str, Any]:
+def _inputs_of_part(task: Task, name: str, sample: object) -> Mapping[str, Any]:
     """Return the arrays of one of several samples in an input; a DataError begins with its name."""
     try:
         return inputs_of(task, sample)

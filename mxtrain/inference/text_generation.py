@@ -61,7 +61,7 @@ def check_prompts(prompts: Sequence[str]) -> None:
             raise UsageError(f"--prompt {prompt[:40]!a}: {problem}; give it in UTF-8")
 
 
-def language_model(task: Task, run_name: Any) -> LanguageModel:
+def language_model(task: Task, run_name: object) -> LanguageModel:
     """Return the task where it is a language model; UsageError for another one, and where it cannot read text."""
     from mxtrain.tasks.lm import LanguageModel
 

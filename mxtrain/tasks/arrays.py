@@ -135,7 +135,7 @@ class Arrays(Task, TaskPrediction):
         return f"leave it out of the stream; {shapes} are those of its first {seen} samples"
 
     @classmethod
-    def record_of(cls, key: int, item: Any, user: str) -> Record:
+    def record_of(cls, key: int, item: object, user: str) -> Record:
         """Return the record of (x, y), with an array or several by name for x, or of a mapping with a target in it."""
         if isinstance(item, Mapping):
             item = array_sets.pair_of_mapping(item, user)
@@ -180,21 +180,19 @@ class Arrays(Task, TaskPrediction):
     def sample_result(self, output: Array | None, arrays: NamedArrays) -> dict[str, Any]:
         return self.predicted.sample_result(output, arrays)
 
-    def samples_in(self, source: Any) -> Sequence[tuple[str, Any]]:
+    def samples_in(self, source: object) -> Sequence[tuple[str, object]]:
         """Return the rows of a table or a file of arrays; any other value is one sample."""
         if isinstance(source, (str, os.PathLike)):
             return tables.samples(Path(source), self.inputs)
         return [("this sample", source)]
 
-    def inputs_of(self, source: Any) -> dict[str, Any]:
-        values = source
-        if not isinstance(source, Mapping):
-            if len(self.inputs) > 1:
-                names = ", ".join(each.name for each in self.inputs)
-                raise DataError(
-                    f"a {type(source).__name__} is one array, and the net takes {names}; give a mapping"
-                )
-            values = {self.inputs[0].name: source}
+    def inputs_of(self, source: object) -> dict[str, Any]:
+        if not isinstance(source, Mapping) and len(self.inputs) > 1:
+            names = ", ".join(each.name for each in self.inputs)
+            raise DataError(
+                f"a {type(source).__name__} is one array, and the net takes {names}; give a mapping"
+            )
+        values = source if isinstance(source, Mapping) else {self.inputs[0].name: source}
         try:
             named = {name: user_samples.to_numpy(each) for name, each in values.items()}
             return array_fields.ArrayReader(self.inputs, ()).standardised(named)

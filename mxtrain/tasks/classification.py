@@ -81,10 +81,10 @@ class Classification(Task, TaskPrediction):
         return image_fields.PictureReader(transform, num_classes)
 
     @classmethod
-    def record_of(cls, key: int, item: Any, user: str) -> Record:
+    def record_of(cls, key: int, item: object, user: str) -> Record:
         return image_fields.record_of(key, item, user)
 
-    def of_batch(self, batch: Any, user: str) -> Arrays:
+    def of_batch(self, batch: object, user: str) -> Arrays:
         sizes = self.run.optim.batch_size, self.run.data.image_size, len(self.class_names)
         return image_fields.of_batch(batch, user, *sizes, channels=self.run.data.channels)
 
@@ -151,7 +151,7 @@ class Classification(Task, TaskPrediction):
     def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         return answered(output, arrays["label"])
 
-    def inputs_of(self, source: Any) -> dict[str, Any]:
+    def inputs_of(self, source: object) -> dict[str, Any]:
         return {"data": image_fields.input_of(source, self.run, self.description)}
 
     def answer(self, net: Net, arrays: NDArrays) -> NDArray:

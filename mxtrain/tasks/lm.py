@@ -61,7 +61,7 @@ class LanguageModel(Task):
         return Windows(cast(Documents, dataset), format_of(dataset), run.data.window)
 
     @classmethod
-    def record_of(cls, key: int, item: Any, user: str) -> Record:
+    def record_of(cls, key: int, item: object, user: str) -> Record:
         """Return the record of a text, whose tokens are its bytes."""
         if not isinstance(item, str):
             raise UsageError(

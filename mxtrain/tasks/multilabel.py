@@ -52,7 +52,7 @@ class Multilabel(Classification):
     def summary(self) -> str:
         return f"{len(self.class_names)} classes, several a picture"
 
-    def of_batch(self, batch: Any, user: str) -> Arrays:
+    def of_batch(self, batch: object, user: str) -> Arrays:
         count = len(self.class_names)
         sizes = self.run.optim.batch_size, self.run.data.image_size, count
         return image_fields.of_batch(

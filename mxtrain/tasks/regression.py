@@ -76,7 +76,7 @@ class Regression(Task, TaskPrediction):
         return sample_weights.reader(reader, self.weight_column, self.predicted.targets.num, is_training)
 
     @classmethod
-    def record_of(cls, key: int, item: Any, user: str) -> Record:
+    def record_of(cls, key: int, item: object, user: str) -> Record:
         return image_fields.record_of(key, item, user)
 
     def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
@@ -114,7 +114,7 @@ class Regression(Task, TaskPrediction):
     def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         return self.predicted.sample_result(output, arrays)
 
-    def inputs_of(self, source: Any) -> dict[str, Any]:
+    def inputs_of(self, source: object) -> dict[str, Any]:
         return {"data": image_fields.input_of(source, self.run, self.description)}
 
     def answer(self, net: Net, arrays: NDArrays) -> NDArray:

@@ -31,7 +31,7 @@ class SequenceClassification(TextTask):
     score = Score("accuracy")
 
     @classmethod
-    def record_of(cls, key: int, item: Any, user: str) -> Record:
+    def record_of(cls, key: int, item: object, user: str) -> Record:
         """Return the record of a pair (text, class), whose tokens are the text's bytes."""
         text, label = user_samples.pair(key, item, user)
         return user_samples.record_of_pair(key, (texts.payload_of(text, key, user), label), user)

@@ -161,13 +161,13 @@ class TextTask(Task, TaskPrediction):
         label = arrays["label"]
         return output.asnumpy()[label >= 0], label[label >= 0]
 
-    def samples_in(self, source: Any) -> Sequence[tuple[str, Any]]:
+    def samples_in(self, source: object) -> Sequence[tuple[str, object]]:
         """Return the texts of a file, of which .jsonl and tables hold several; a `str` is a text."""
         return (
             text_files.texts_in(Path(source)) if isinstance(source, os.PathLike) else [(str(source), source)]
         )
 
-    def inputs_of(self, source: Any) -> dict[str, Any]:
+    def inputs_of(self, source: object) -> dict[str, Any]:
         """Return the arrays of a text: what a file holds, or a `str` itself. The label of a word's first token is 0."""
         tokenizer = tokenizers.cached(self.description["tokenizer"])
         return texts.input_of(source, tokenizer, self.window, self.what_has_labels == OF_TOKENS)

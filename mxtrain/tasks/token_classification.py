@@ -33,7 +33,7 @@ class TokenClassification(TextTask):
     what_has_labels = OF_TOKENS
 
     @classmethod
-    def record_of(cls, key: int, item: Any, user: str) -> Record:
+    def record_of(cls, key: int, item: object, user: str) -> Record:
         raise UsageError(
             f"{user}: classes of words are read from .rec files; pack them with --from tagged_text"
         )

@@ -7,11 +7,12 @@ to say.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
 from mxtrain.data.loading.loader import Batch
+from mxtrain.data.loading.order import Ints
 from mxtrain.models import remat
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
@@ -39,7 +40,7 @@ class NonFiniteOrigin(NamedTuple):
 
     layer: str
     phase: str  # forward, backward or update
-    rows: Any
+    rows: Ints | Sequence[int]
 
 
 def find_origin(context: TrainContext, batch: Batch, step: int, scale: float) -> NonFiniteOrigin | None:
@@ -190,7 +191,7 @@ def is_finite(array: NDArray) -> bool:
     return bool(np.isfinite(_in_float32(array).asnumpy()).all())
 
 
-def _bad_rows(array: NDArray, size: int) -> Any:
+def _bad_rows(array: NDArray, size: int) -> Ints:
     """Return the rows that are not finite; all of them where the array has no row for each sample."""
     numbers = _in_float32(array).asnumpy()
     if numbers.shape[:1] != (size,):
@@ -198,6 +199,7 @@ def _bad_rows(array: NDArray, size: int) -> Any:
     return np.flatnonzero(~np.isfinite(numbers.reshape(size, -1)).all(axis=1))
 
 
-def _in_float32(array: NDArray) -> Any:
+def _in_float32(array: NDArray) -> NDArray:
     """NumPy has no bfloat16, and `astype` fails where a kernel has left an array in a layout of its own."""
-    return mx.nd.amp_cast(array, dtype="float32")
+    wide: NDArray = mx.nd.amp_cast(array, dtype="float32")
+    return wide

@@ -12,7 +12,8 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Callable, Iterator
+from types import FrameType
+from typing import Callable, Iterator
 
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import interrupts
@@ -63,7 +64,7 @@ def keyboard_interrupts() -> Iterator[list[Stop]]:
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     )
 
-    def request(number: int, frame: Any) -> None:
+    def request(number: int, frame: FrameType | None) -> None:
         if STOPS[number] in received:
             raise KeyboardInterrupt
         received.append(STOPS[number])
@@ -104,7 +105,7 @@ def progress_callback(group: WorkerGroup, stop_requests: list[Stop]) -> Callable
     return report
 
 
-def _nothing(number: int, frame: Any) -> None:
+def _nothing(number: int, frame: FrameType | None) -> None:
     """Do nothing: Python runs handlers between lines of its main thread, which may stay in MXNet for long."""
 
 

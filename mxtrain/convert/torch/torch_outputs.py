@@ -9,12 +9,9 @@ before all of them. Run as a file; imports nothing of mxtrain.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block
 
 
 def net_of(library: str, name: str, num_classes: int, channels: int) -> Any:
@@ -39,7 +36,7 @@ def net_of(library: str, name: str, num_classes: int, channels: int) -> Any:
         torch.library.register_fake = register
 
 
-def with_channels(net: Block, channels: int) -> Any:
+def with_channels(net: Any, channels: int) -> Any:
     """Return the net with a first convolution that takes so many channels; torchvision's take 3, of whatever name."""
     import torch
 

@@ -7,7 +7,8 @@ Owns that all of both sides is used, of equal sizes, or the difference is named.
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from pathlib import Path
+from typing import Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def keys(model: str, scheme: str, ours: Sequence[str]) -> dict[str, str]:
     return {name: f"{there[layer]}.{THERE.get(word, word)}" for name, (layer, _, word) in parts.items()}
 
 
-def take(path: Any, model: str, scheme: str, state: StateDict, ours: Mapping[str, Shape]) -> Weights:
+def take(path: Path, model: str, scheme: str, state: StateDict, ours: Mapping[str, Shape]) -> Weights:
     """Return the weights of a net whose parameters have these shapes, of a file's arrays.
 
     DataError that names keys of both sides where one is missing, left over or of another shape.

@@ -78,7 +78,7 @@ def _inputs_known(dataset: Any) -> Sequence[Input]:
     return _inputs_of(dataset)
 
 
-def inputs_known(dataset: Any) -> Sequence[Input]:
+def inputs_known(dataset: Dataset) -> Sequence[Input]:
     """Return the arrays that files of a data set describe; none of a user's own."""
     return _inputs_known(dataset) if dataset.files or getattr(dataset, "layout", None) else ()
 

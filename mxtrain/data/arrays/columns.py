@@ -30,7 +30,7 @@ class Columns:
         return tuple(column[position] for column in self._columns)
 
 
-def holds_pictures(data: Any) -> bool:
+def holds_pictures(data: object) -> bool:
     """Return whether samples are pictures, as far as the first one can be seen: uint8 (height, width, channels)."""
     dataset = dataset_of(data, "train")
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and len(dataset)):
@@ -42,7 +42,7 @@ def holds_pictures(data: Any) -> bool:
     return first is not None and first.dtype == np.uint8 and first.ndim == 3
 
 
-def dataset_of(data: Any, user: str) -> Any:
+def dataset_of(data: object, user: str) -> Any:
     """Return `data` as a Dataset or DataLoader; `user` begins the message of a refusal."""
     if hasattr(data, "to_numpy"):
         raise UsageError(f"{user}: a {type(data).__name__} alone; give (x, y), two parts of it")

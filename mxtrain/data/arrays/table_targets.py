@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays import encodings
 from mxtrain.data.arrays.array_sets import TARGETS
-from mxtrain.data.arrays.table_columns import Cells, Columns, Other, Ragged, Words, listed
+from mxtrain.data.arrays.table_columns import Cells, Column, Columns, Other, Ragged, Words, listed
+from mxtrain.data.fields import Array
 from mxtrain.data.labels import label_precision
 
 
@@ -24,7 +25,7 @@ def default_targets(path: Path, columns: Columns) -> list[str]:
     )
 
 
-def labels_of(path: Path, columns: Columns) -> tuple[Any, list[str] | None, tuple[str, ...]]:
+def labels_of(path: Path, columns: Columns) -> tuple[Array, list[str] | None, tuple[str, ...]]:
     """Return labels, the names of classes where they are words, and the names of the targets."""
     columns = {name: each.numbers if isinstance(each, Cells) else each for name, each in columns.items()}
     dates = next((name for name, column in columns.items() if encodings.is_of_dates(column)), None)
@@ -51,7 +52,7 @@ def labels_of(path: Path, columns: Columns) -> tuple[Any, list[str] | None, tupl
     return labels[:, 0] if labels.shape[1] == 1 else labels, None, tuple(names)
 
 
-def with_weights(path: Path, name: str, column: Any, labels: Any) -> Any:
+def with_weights(path: Path, name: str, column: Column, labels: Array) -> Array:
     """Return labels with one more number each, its weight."""
     weights = column.numbers if isinstance(column, Cells) else column
     if isinstance(weights, (Ragged, Other, Words)) or weights.ndim > 1 or weights.dtype.kind not in "biuf":
@@ -60,7 +61,7 @@ def with_weights(path: Path, name: str, column: Any, labels: Any) -> Any:
     return np.concatenate([rows, np.asarray(weights).astype(rows.dtype)[:, None]], axis=1)
 
 
-def _classes(path: Path, name: str, words: Sequence[str]) -> tuple[Any, list[str]]:
+def _classes(path: Path, name: str, words: Sequence[str]) -> tuple[Array, list[str]]:
     names = sorted(set(words) - {""})
     for class_name in names:
         if any(character in class_name for character in "\t\r\n"):

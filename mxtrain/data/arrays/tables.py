@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from mxtrain.data.arrays import array_fields, array_sets, encodings, statistics,
 from mxtrain.data.arrays.array_fields import Input, Layout
 from mxtrain.data.arrays.array_sets import ONLY, ArrayRecords
 from mxtrain.data.arrays.encodings import Encoding
-from mxtrain.data.arrays.table_columns import Columns, Ragged, listed
+from mxtrain.data.arrays.table_columns import Column, Columns, Ragged, listed
 from mxtrain.data.arrays.table_selection import (
     NO_SELECTION,
     Selection,
@@ -155,7 +155,7 @@ def samples(path: Path, inputs: Sequence[Input]) -> list[tuple[str, Arrays]]:
     ]
 
 
-def _column_of(path: Path, columns: Columns, wanted: Input, is_only: bool) -> Any:
+def _column_of(path: Path, columns: Columns, wanted: Input, is_only: bool) -> Column:
     """Return the array that a net takes, of the columns that it is made of."""
     made_of = wanted.encodings or tuple(map(Encoding, wanted.names or (wanted.name,)))
     if is_only and wanted.name not in columns and not wanted.names and len(columns) == wanted.num_features:
@@ -212,13 +212,13 @@ def _inputs(
     return found, tuple(described)
 
 
-def _is_whole(wanted: Input, column: Any) -> bool:
+def _is_whole(wanted: Input, column: Column) -> bool:
     """Return whether a column is one array of numbers, with what a net takes in each row."""
     is_numbers = isinstance(column, np.ndarray) and column.dtype.kind in "biuf"
     return is_numbers and not wanted.varies and column.shape[1:] == wanted.shape
 
 
-def _dtype(column: Any) -> str:
+def _dtype(column: Column) -> str:
     """Return the type in which records keep a column: its own, or float32 where that is fine enough."""
     own = np.dtype(column.dtype).newbyteorder("=")
     if own.name in array_fields.DTYPES and own.name != "float64":
@@ -236,7 +236,7 @@ def _dtype(column: Any) -> str:
     return "float64" if is_coarse.any() else "float32"
 
 
-def _chunks(column: Any) -> Iterator[npt.NDArray[np.float64]]:
+def _chunks(column: Column) -> Iterator[npt.NDArray[np.float64]]:
     """Yield the numbers of a column in rows of its features."""
     if isinstance(column, Ragged):
         width = column.shape_inside[-1] if column.shape_inside else 1

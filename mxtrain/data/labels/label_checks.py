@@ -5,13 +5,13 @@ Owns the number of classes and their names. MXNet silently clips a label that is
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mxtrain.config.checks.bounds import MOST_CLASSES
 from mxtrain.core.errors import DataError
-from mxtrain.data.fields import BadSample
+from mxtrain.data.fields import Array, BadSample
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.records.recordio import Label
 
@@ -39,7 +39,7 @@ def class_names(train: Dataset, val: Dataset | None, num_classes: int, of_text: 
     return outputs
 
 
-def _instead_of_one(labels: Any) -> str:
+def _instead_of_one(labels: Array) -> str:
     """Return what labels are that no class list of one name could number: it names a number or a label of each."""
     if not labels.any():
         return ""
@@ -58,7 +58,7 @@ def check(dataset: Dataset, class_names: list[str], of_text: bool = False) -> No
 _AS_NUMBERS = "--task regression learns numbers of pictures, --task arrays --loss l2 those of arrays"
 
 
-def are_yes_or_no(labels: Any) -> bool:
+def are_yes_or_no(labels: Label | Array) -> bool:
     """Return whether labels, one or several of each sample, are all yes, no or unknown, and no other numbers."""
     return bool(np.isin(labels, (-1, 0, 1)).all())
 
@@ -149,7 +149,7 @@ def refuse_other_names(dataset: Dataset, class_names: list[str]) -> None:
             )
 
 
-def _class_labels(dataset: Dataset, of_text: bool) -> Any:
+def _class_labels(dataset: Dataset, of_text: bool) -> Array:
     """Return the labels, (n,), all of them whole numbers; DataError for text and for labels of other kinds."""
     for path in dataset.files:
         if not of_text and path.with_suffix(".tokens.json").exists():
@@ -175,7 +175,7 @@ def _class_labels(dataset: Dataset, of_text: bool) -> Any:
     return labels
 
 
-def _refuse_out_of_range(dataset: Dataset, labels: Any, count: int, advice: str) -> None:
+def _refuse_out_of_range(dataset: Dataset, labels: Array, count: int, advice: str) -> None:
     wrong = np.flatnonzero((labels < 0) | (labels >= count))
     if len(wrong):
         first = int(wrong[0])
@@ -185,7 +185,7 @@ def _refuse_out_of_range(dataset: Dataset, labels: Any, count: int, advice: str)
         )
 
 
-def _num_classes(dataset: Dataset, labels: Any) -> int:
+def _num_classes(dataset: Dataset, labels: Array) -> int:
     """Return the largest label plus one. The bound keeps one damaged label from asking for endless memory."""
     wrong = np.flatnonzero((labels < 0) | (labels >= MOST_CLASSES))
     if len(wrong):

@@ -11,6 +11,7 @@ from mxtrain.core.errors import DataError
 from mxtrain.data.arrays import statistics
 from mxtrain.data.arrays.statistics import Statistics
 from mxtrain.data.interfaces import Dataset
+from mxtrain.data.records.recordio import Floats
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def _dtype_of(*datasets: Dataset | None) -> str:
     return str(np.result_type(np.float32, *(each.labels() for each in datasets if each is not None)))
 
 
-def _warn_of_constants(dataset: Dataset, labels: Any, names: Sequence[str], result: str) -> None:
+def _warn_of_constants(dataset: Dataset, labels: Floats, names: Sequence[str], result: str) -> None:
     for name, column in zip(names, labels.T):
         if len(column) > 1 and (column == column[0]).all():
             logger.warning("%s: %s is %.10g in all samples: %s", dataset.path, name, column[0], result)
@@ -96,7 +97,7 @@ def check(dataset: Dataset, known: Numbers) -> None:
     )
 
 
-def labels_of(dataset: Dataset, num: int) -> Any:
+def labels_of(dataset: Dataset, num: int) -> Floats:
     """Return labels as rows of `num` finite numbers (0: as many as there are); DataError names the first other one."""
     labels = dataset.labels()
     if not len(labels):

@@ -75,7 +75,7 @@ class TextReader:
         return numbers
 
 
-def payload_of(text: Any, key: int, user: str) -> bytes:
+def payload_of(text: object, key: int, user: str) -> bytes:
     """Return the payload of a user's text, whose tokens are bytes; UsageError where it is none."""
     if not isinstance(text, str):
         raise UsageError(
@@ -94,7 +94,7 @@ def refuse_half_letters(text: str, key: int, user: str) -> None:
         raise UsageError(f"{user}: sample {key} {problem}; decode it with errors='replace', or leave it out")
 
 
-def input_of(source: Any, tokenizer: Tokenizer, window: int, of_tokens: bool) -> dict[str, Any]:
+def input_of(source: object, tokenizer: Tokenizer, window: int, of_tokens: bool) -> dict[str, Any]:
     """Return the arrays of a text, a `str` or what a file holds; DataError where it is none.
 
     With `of_tokens` there is a label too, 0 for the first token of each word, so that an answer can name the words.
@@ -119,7 +119,7 @@ def input_of(source: Any, tokenizer: Tokenizer, window: int, of_tokens: bool) ->
     return {**arrays, "label": words.token_labels(starts, [0] * len(starts), len(ids)).astype(np.float32)}
 
 
-def _text_of(source: Any) -> tuple[str, str]:
+def _text_of(source: object) -> tuple[str, str]:
     """Return the text, and what messages call it."""
     if isinstance(source, str):
         return source, "the text"

@@ -11,13 +11,14 @@ import functools
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
 
 from mxtrain.config.components.import_path import load_callable
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError, as_user_code
+from mxtrain.data.fields import Array
 from mxtrain.data.records.recordio import Ints
 from mxtrain.data.text.tokens import TokenFormat
 
@@ -33,7 +34,7 @@ class Tokenizer(NamedTuple):
     """The functions between text and ids, and what is known of the ids."""
 
     name: str  # as .tokens.json names it
-    encode: Callable[[str], Any]  # to a sequence of whole numbers
+    encode: Callable[[str], Sequence[int] | Array]  # to a sequence of whole numbers
     decode: Callable[[Sequence[int]], str] | None
     vocab_size: int | None
     end_token: int | None
@@ -180,7 +181,7 @@ def _text_of_bytes(ids: Sequence[int]) -> str:
 # Training
 
 
-def train(texts: Any, vocabulary: int, flag: str) -> Tokenizer:
+def train(texts: Iterable[str], vocabulary: int, flag: str) -> Tokenizer:
     """Return a byte-level BPE tokenizer of `vocabulary` tokens, learnt from an iterator of texts.
 
     The same texts give the same tokenizer, in whatever number of threads.

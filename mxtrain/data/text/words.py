@@ -7,10 +7,11 @@ has its label; the others, and the end of the text, have NO_LABEL and count nowh
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 import numpy as np
 
+from mxtrain.data.fields import Array
 from mxtrain.data.records.recordio import Ints
 
 NO_LABEL = -1
@@ -23,7 +24,7 @@ class WordTokens(NamedTuple):
     starts: Ints
 
 
-def tokens_of_words(words: Sequence[str], encode: Callable[[str], Any]) -> WordTokens:
+def tokens_of_words(words: Sequence[str], encode: Callable[[str], Sequence[int] | Array]) -> WordTokens:
     """Return the tokens of a text in words; ValueError where a word has none."""
     pieces = [
         np.asarray(encode(f" {word}" if number else word), np.int64) for number, word in enumerate(words)

@@ -20,17 +20,17 @@ import numpy as np
 from mxtrain.core.errors import DataError, Stop, in_user_code
 from mxtrain.data.interfaces import Record
 from mxtrain.data.records.recordio import Floats, Ints
-from mxtrain.data.user.user_datasets import UserDataset
+from mxtrain.data.user.user_datasets import RecordOf, UserDataset
 from mxtrain.data.user.user_samples import in_numpy
 
 logger = logging.getLogger(__name__)
 
 NUM_FIRST = 8  # samples by which a stream is known again, unless its task looks at more
 STEPS_KEPT = 10  # as many as may be loaded ahead, and those that a diagnosis looks at again
-Open = Callable[[], Iterator[Any]]
+Open = Callable[[], Iterator[object]]
 
 
-def is_stream(source: Any) -> bool:
+def is_stream(source: object) -> bool:
     """Return whether an object can be iterated, and no more than that."""
     is_iterable = hasattr(source, "__iter__") or hasattr(source, "__next__")
     return is_iterable and not hasattr(source, "__len__") and not hasattr(source, "__getitem__")
@@ -48,7 +48,7 @@ class Stream:
         self,
         name: str,
         begin: Open,
-        record_of: Callable[[int, Any, str], Record],
+        record_of: RecordOf,
         num_samples: int,
         batch_size: int,
         flag: str = "--train",
@@ -64,7 +64,7 @@ class Stream:
         self._num_kept = STEPS_KEPT * batch_size
         self._lock = threading.Lock()
         self._wanted: set[int] = set()  # those that are still to come
-        self._kept: dict[int, Any] = {}  # in their order
+        self._kept: dict[int, object] = {}  # in their order
         self._next = 0  # the position of what comes next
         self._items = self._begun()
         self._num_first = self._look_at_first(num_first)
@@ -145,7 +145,7 @@ class Stream:
         self._wanted.update(self._kept)
         self._items, self._next, self._kept = again, 0, {}
 
-    def _begun(self) -> Iterator[Any]:
+    def _begun(self) -> Iterator[object]:
         with in_user_code(self._user):
             return iter(self._begin())
 

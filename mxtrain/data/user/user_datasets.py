@@ -23,10 +23,12 @@ from mxtrain.data.records.recordio import Floats, Ints
 from mxtrain.data.user.user_samples import in_numpy, record_of_pair
 
 GLUONS = ("mxnet.", "gluoncv.")  # the modules of Gluon's own data sets
-RecordOf = Callable[[int, Any, str], Record]  # from an item's number, the item, and the beginning of messages
+RecordOf = Callable[
+    [int, object, str], Record
+]  # from an item's number, the item, and the beginning of messages
 
 
-def is_data_loader(source: Any) -> bool:
+def is_data_loader(source: object) -> bool:
     """Return whether an object can be iterated but not indexed, as a Gluon DataLoader."""
     return not hasattr(source, "__getitem__") and hasattr(source, "__iter__")
 
@@ -106,7 +108,7 @@ class UserBatches:
         """Return no labels: they are not known before their batch is loaded."""
         return np.zeros(0, np.float32)
 
-    def loader(self, requests: Iterable[Request], to_arrays: Callable[[Any, str], Arrays]) -> UserLoader:
+    def loader(self, requests: Iterable[Request], to_arrays: Callable[[object, str], Arrays]) -> UserLoader:
         """Return a loader of the micro-batches that are requested; their samples are those of the DataLoader.
 
         `to_arrays` makes a step's arrays of a batch, and gets the flag that named the DataLoader for messages.
@@ -114,7 +116,7 @@ class UserBatches:
         return UserLoader(self._micro_batches(requests, to_arrays))
 
     def _micro_batches(
-        self, requests: Iterable[Request], to_arrays: Callable[[Any, str], Arrays]
+        self, requests: Iterable[Request], to_arrays: Callable[[object, str], Arrays]
     ) -> Iterator[Batch]:
         """Iterate the DataLoader once an epoch; a resume in the middle of one skips the batches before it."""
         epoch, batches, user = None, iter(()), f"--train {self.path}"

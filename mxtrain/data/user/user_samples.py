@@ -14,7 +14,7 @@ from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Record
 
 
-def record_of_pair(key: int, item: Any, user: str) -> Record:
+def record_of_pair(key: int, item: object, user: str) -> Record:
     """Return the record of a pair (x, y), with x for its payload and y, a number or several, for its label."""
     x, y = pair(key, item, user)
     try:
@@ -26,7 +26,7 @@ def record_of_pair(key: int, item: Any, user: str) -> Record:
     return Record(key, float(label) if label.ndim == 0 else label, in_numpy(x))
 
 
-def pair(key: int, item: Any, user: str) -> tuple[Any, Any]:
+def pair(key: int, item: object, user: str) -> tuple[Any, Any]:
     """Return the two parts of an item (x, y)."""
     if not isinstance(item, (tuple, list)) or len(item) != 2:
         parts = f" of {len(item)}" if isinstance(item, (tuple, list)) else ""
@@ -34,7 +34,7 @@ def pair(key: int, item: Any, user: str) -> tuple[Any, Any]:
     return item[0], item[1]
 
 
-def arrays_of_batch(fields: Sequence[Field], batch_size: int, batch: Any, user: str) -> Arrays:
+def arrays_of_batch(fields: Sequence[Field], batch_size: int, batch: object, user: str) -> Arrays:
     """Return a batch's arrays by name, compared with `fields`; UsageError where they are something else."""
     names = [field.name for field in fields]
     if not isinstance(batch, Mapping):
@@ -49,7 +49,7 @@ def arrays_of_batch(fields: Sequence[Field], batch_size: int, batch: Any, user: 
     return {field.name: _of_batch(field, batch_size, batch[field.name], user) for field in fields}
 
 
-def _of_batch(field: Field, batch_size: int, data: Any, user: str) -> Array:
+def _of_batch(field: Field, batch_size: int, data: object, user: str) -> Array:
     try:
         # A copy: `prepare` may work in place, and this may be the user's own array.
         array = np.array(to_numpy(data), field.dtype, order="C")
@@ -62,7 +62,7 @@ def _of_batch(field: Field, batch_size: int, data: Any, user: str) -> Array:
     return array
 
 
-def in_numpy(value: Any) -> Any:
+def in_numpy(value: object) -> Any:
     """Return an array of MXNet, or a table or a column of pandas, as NumPy's, and anything else as it is."""
     for method in ("asnumpy", "to_numpy"):
         if hasattr(value, method):
@@ -70,6 +70,6 @@ def in_numpy(value: Any) -> Any:
     return value
 
 
-def to_numpy(array: Any) -> Array:
+def to_numpy(array: object) -> Array:
     """Return an array of MXNet, or what NumPy makes one of."""
     return np.asarray(in_numpy(array))

@@ -101,7 +101,7 @@ def sensitive_layers(
     return sorted(apart, key=lambda name: apart[name])[:count]
 
 
-def _converted(symbol: Symbol, graph: InferenceGraph, excluded: list[str]) -> tuple[Any, list[str]]:
+def _converted(symbol: Symbol, graph: InferenceGraph, excluded: list[str]) -> tuple[Symbol, list[str]]:
     """Return a graph in int8 still without ranges, and the names of the arrays that need some."""
     with _without_remarks():
         made, _, _, collector = quantization.quantize_graph(
@@ -170,7 +170,7 @@ def excluded_names(graph: InferenceGraph, patterns: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def _left_out(graph: InferenceGraph, fused: Any, exclude: Sequence[str]) -> list[str]:
+def _left_out(graph: InferenceGraph, fused: Symbol, exclude: Sequence[str]) -> list[str]:
     """Return the names of the operators that stay float32: by `exclude`, or as their int8 kernels are wrong."""
     return [*dict.fromkeys([*excluded_names(graph, exclude), *_overrunning(graph), *_relus_of_sums(fused)])]
 
@@ -185,7 +185,7 @@ def _overrunning(graph: InferenceGraph) -> Iterator[str]:
                 yield node["name"]
 
 
-def _relus_of_sums(fused: Any) -> Iterator[str]:
+def _relus_of_sums(fused: Symbol) -> Iterator[str]:
     """Yield each ReLU after a sum, neither of them joined to a convolution: MXNet computes garbage of the two in int8.
 
     It is so after squeeze and excitation, whose products stay float32.

@@ -26,7 +26,7 @@ OPERAND = (
 )  # the place of the sum's other operand among a node's inputs: each of two arrays' ranges are two more
 
 
-def with_wide_ranges(symbol: Symbol, weights: Mapping[str, Any]) -> Any:
+def with_wide_ranges(symbol: Symbol, weights: Mapping[str, Any]) -> Symbol:
     """Return a graph in int8, with its ranges, in which no sum is cut off; what is no weight is float32."""
     internals = symbol.get_internals()
     _, types, _ = internals.infer_type(
@@ -39,7 +39,8 @@ def with_wide_ranges(symbol: Symbol, weights: Mapping[str, Any]) -> Any:
             source, output, *_ = node["inputs"][OPERAND]
             if type_of[array_name(whole["nodes"][source], output, type_of)] is np.int8:
                 node["attrs"][RANGE] = f"{float(node['attrs'][RANGE]) * WIDER:f}"
-    return mx.sym.load_json(json.dumps(whole))
+    widened: Symbol = mx.sym.load_json(json.dumps(whole))
+    return widened
 
 
 def _is_sum_of_relu(node: Mapping[str, Any]) -> bool:

@@ -33,7 +33,7 @@ BARRIER = "__end_of_joined"  # ends the names of nodes that fit no pattern of MX
 Graph = Mapping[str, Any]
 
 
-def joined(graph: InferenceGraph, batches: Sequence[Batch]) -> Any:
+def joined(graph: InferenceGraph, batches: Sequence[Batch]) -> Symbol:
     """Return the graph's Symbol with joined convolutions; `batches` show which arrays are never negative."""
     whole = json.loads(graph.symbol.tojson())
     for node in whole["nodes"]:
@@ -89,10 +89,11 @@ def _add_with_barrier(node: Mapping[str, Any], inputs: list[list[int]], add: gra
     return add({"op": "BlockGrad", "name": f"{node['name']}{BARRIER}", "inputs": [entry]})
 
 
-def _without_barriers(symbol: Symbol) -> Any:
+def _without_barriers(symbol: Symbol) -> Symbol:
     whole = json.loads(symbol.tojson())
     barriers = [place for place, node in enumerate(whole["nodes"]) if node["name"].endswith(BARRIER)]
     left_out = graph_rewrites.with_replaced(
         whole, dict.fromkeys(barriers, lambda _, inputs, __: inputs[0][0])
     )
-    return mx.sym.load_json(json.dumps(left_out))
+    without: Symbol = mx.sym.load_json(json.dumps(left_out))
+    return without

@@ -67,14 +67,14 @@ class TaskData(abc.ABC):
         """Return the function that makes samples; worker processes get a pickled copy."""
 
     @classmethod
-    def record_of(cls, key: int, item: Any, user: str) -> Record:
+    def record_of(cls, key: int, item: object, user: str) -> Record:
         """Return, as the reader takes it, the record of item `key` of a user's Dataset: by default of a pair (x, y).
 
         `user`, the flag and its value, begins the message of a refusal.
         """
         return user_samples.record_of_pair(key, item, user)
 
-    def of_batch(self, batch: Any, user: str) -> Arrays:
+    def of_batch(self, batch: object, user: str) -> Arrays:
         """Return the arrays of a step from a batch of a user's DataLoader: by default one array for each field.
 
         They are named, or in the order of `fields`. `user` begins the message of a refusal.
@@ -95,11 +95,12 @@ class TaskData(abc.ABC):
         """
         return ()
 
-    def samples_in(self, source: Any) -> Sequence[tuple[str, Any]]:
+    def samples_in(self, source: object) -> Sequence[tuple[str, object]]:
         """Return the samples that an input of predict holds, and names for them: by default it is one, called so."""
         return [(str(source), source)]
 
-    def path_of(self, source: Any) -> Path | None:
+    def path_of(self, source: object) -> Path | None:
         """Return the path that such an input names; None where it is a sample itself."""
-        is_path = isinstance(source, os.PathLike) or (self.takes_names and isinstance(source, str))
-        return Path(source) if is_path else None
+        if isinstance(source, os.PathLike) or (self.takes_names and isinstance(source, str)):
+            return Path(source)
+        return None

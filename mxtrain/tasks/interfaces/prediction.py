@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class TaskPrediction(Protocol):
     """A task that predicts too: any with these four methods, whatever it inherits."""
 
-    def inputs_of(self, source: Any) -> Mapping[str, Any]:
+    def inputs_of(self, source: object) -> Mapping[str, Any]:
         """Return the values of those fields that the net takes, from a path or a Python value; DataError in words."""
 
     def answer(self, net: Net, arrays: NDArrays) -> NDArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def parameter_table(job: TrainingJob) -> str:
     return _table(run, context.net, context.optimizer, num_devices, computed)
 
 
-def _prepare(job: TrainingJob, net: Block) -> tuple[Any, int]:
+def _prepare(job: TrainingJob, net: Block) -> tuple[Optimizer, int]:
     """Mark what trains and decays; return the optimizer, and about how much memory a micro-batch takes."""
     run = job.run
     if run.model.freeze:

@@ -6,7 +6,7 @@ so other devices compute on, and no bit moves.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Callable, TypeVar
 
 from mxtrain.train.telemetry.stage_clock import StageClock
 
@@ -24,7 +24,7 @@ def time_stages(compute: Callable[[], Computed], net: Block, clock: StageClock) 
     """
     clock.lap("backward")
 
-    def wait(block: Block, inputs: Any, output: Any) -> None:
+    def wait(block: Block, inputs: object, output: object) -> None:
         _wait_for(output)
         clock.lap("forward")
 
@@ -38,7 +38,7 @@ def time_stages(compute: Callable[[], Computed], net: Block, clock: StageClock) 
     return computed
 
 
-def _wait_for(output: Any) -> None:
+def _wait_for(output: object) -> None:
     """Wait for an array, or all those in sequences and dicts."""
     if hasattr(output, "wait_to_read"):
         output.wait_to_read()

@@ -21,6 +21,7 @@ from mxtrain.train.telemetry import system_metrics
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Device
+    from mxtrain.train.input_pipeline import BatchSource
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 # of some counts: another process may have the cores for a while.
 PEAK_SHARE, PEAK_SECONDS, MOST_PEAKS = 0.01, 0.1, 5
 
-AfterStep = Callable[[Callable[[Record], None], Any, int, int, float], None]
+AfterStep = Callable[[Callable[[Record], None], "BatchSource", int, int, float], None]
 
 
 @contextlib.contextmanager
@@ -38,7 +39,7 @@ def observed(context: TrainContext) -> Iterator[AfterStep]:
     with system_metrics.watching(context.group) as samples:
 
         def after_step(
-            write: Callable[[Record], None], loader: Any, step: int, num_samples: int, seconds: float
+            write: Callable[[Record], None], loader: BatchSource, step: int, num_samples: int, seconds: float
         ) -> None:
             context.prepare.write(context.task, Path(context.run.output.out))
             place = {"step": step, "epoch": length.epoch_of(step)}
@@ -67,7 +68,7 @@ class _Epoch:
         self._seconds += seconds
         self._seconds_of_attempt += seconds
 
-    def take(self, loader: Any) -> dict[str, Any]:
+    def take(self, loader: BatchSource) -> dict[str, Any]:
         """Return the numbers of the epoch that has ended, and begin the next one."""
         found = {
             "seconds": self._seconds,
@@ -133,7 +134,7 @@ def _is_gpu(device: Device) -> bool:
     return bool(device.device_type == "gpu")
 
 
-def _loader_workers(loader: Any) -> dict[str, int]:
+def _loader_workers(loader: BatchSource) -> dict[str, int]:
     """Return how many there are; a user's own loader says nothing."""
     count = getattr(loader, "num_workers", None)
     return {} if count is None else {"loader_workers": count}
