@@ -48,7 +48,7 @@ CLUSTERS = (
     *("tests/cluster/", "tests/faults/"),
     *(f"tests/tasks/test_{name}.py" for name in ("workers", "majority", "evaluations", "streams")),
 )
-BESIDE = ("tests/cluster/test_slurm_nodes.py", "tests/cluster/test_ssh_hosts.py")
+BESIDE = ("tests/cluster/hosts/test_slurm_nodes.py", "tests/cluster/hosts/test_ssh_hosts.py")
 # What looks at all sources shares their syntax trees.
 SOURCES = tuple(f"tests/unit/test_{name}.py" for name in ("docs", "layers", "references", "sizes", "words"))
 LONG = ("tests/e2e/", "tests/unit/launch/", *SOURCES)

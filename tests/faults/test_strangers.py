@@ -18,7 +18,7 @@ from tests.support.nets import late_net
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(DONE_SECONDS + 60),
-]  # one message: tests/cluster/test_server.py
+]  # one message: tests/cluster/hosts/test_server.py
 REASON = "a message that was none of this job's reached its port; keep strangers off the network"
 
 

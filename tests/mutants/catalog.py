@@ -120,7 +120,7 @@ MUTANTS = (
         "        sums = [memory(parameter.grad(self.devices[0])) for parameter in self.parameters]\n"
         "        self.grid.end_step",
         '        sums = [total.astype("float32") for total in self.grid.totals]\n        self.grid.end_step',
-        ("tests/cluster/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
+        ("tests/cluster/runs/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
     ),
     Mutant(
         "first-grid",
@@ -129,7 +129,7 @@ MUTANTS = (
         "mxtrain/optim/sums/exact_gradients.py",
         "self.group.rank == 0",
         "self.group.rank == self.group.world_size - 1",
-        ("tests/cluster/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
+        ("tests/cluster/runs/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
     ),
     Mutant(
         "grid-of-a-checkpoint",
@@ -147,7 +147,7 @@ MUTANTS = (
         "mxtrain/train/step.py",
         "    for position, row in computed.items():",
         "    for position, row in enumerate(computed.values()):",
-        ("tests/cluster/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
+        ("tests/cluster/runs/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
     ),
     Mutant(
         "digits-of-a-part",
@@ -156,7 +156,7 @@ MUTANTS = (
         "mxtrain/optim/sums/grid.py",
         "    return FLOAT32_DIGITS - math.ceil(math.log2(num_workers))",
         "    return FLOAT32_DIGITS",
-        ("tests/cluster/test_exact_sums.py",),
+        ("tests/cluster/sums/test_exact_sums.py",),
     ),
     Mutant(
         "flags-of-others",
@@ -165,7 +165,7 @@ MUTANTS = (
         "mxtrain/train/step.py",
         "[rows, np.array([is_wide.sum()])]",
         "[rows, np.array([0.0])]",
-        ("tests/cluster/test_rare_steps.py",),
+        ("tests/cluster/runs/test_rare_steps.py",),
     ),
     Mutant(
         "loss-scale",
@@ -506,7 +506,7 @@ MUTANTS = (
         "mxtrain/cluster/ports.py",
         "listener.bind((node.root, node.port))",
         'listener.bind(("", node.port))',
-        ("tests/cluster/test_server.py::test_nothing_listens_beyond_loopback",),
+        ("tests/cluster/hosts/test_server.py::test_nothing_listens_beyond_loopback",),
     ),
     Mutant(
         "order-of-sums",
@@ -524,7 +524,7 @@ MUTANTS = (
         "mxtrain/kvstore/buckets.py",
         "segment.stop == view.size:",
         "segment.start == 0:",
-        ("tests/cluster/test_store.py",),
+        ("tests/cluster/sums/test_store.py",),
     ),
     Mutant(
         "residuals",
@@ -533,7 +533,7 @@ MUTANTS = (
         "mxtrain/kvstore/compression.py",
         "mx.nd.elemwise_add(self.flat, self.residual_before, out=self.residual)",
         "self.flat.copyto(self.residual)",
-        ("tests/cluster/test_buckets.py",),
+        ("tests/cluster/sums/test_buckets.py",),
     ),
     Mutant(
         "residuals-dropped",
@@ -542,7 +542,7 @@ MUTANTS = (
         "mxtrain/kvstore/compression.py",
         "self.residual[:] = 0",
         "self.residual_before[:] = 0",
-        ("tests/cluster/test_buckets.py",),
+        ("tests/cluster/sums/test_buckets.py",),
     ),
     Mutant(
         "staleness",

@@ -16,8 +16,8 @@ from examples import own_task_data
 from mxtrain.data.records.recordio import Label
 from tests.support.data import several_shapes
 from tests.support.user_code import majority_data
-from tests.tasks import dials, readings, steps, stripes, texts
-from tests.tasks.linear import (
+from tests.tasks.data import dials, readings, steps, stripes, texts
+from tests.tasks.data.linear import (
     dials_r2,
     gauges_r2,
     majority_auc,
@@ -225,7 +225,8 @@ TOKENS = Case(
 REGRESSION = Case(
     name="regression",
     write=dials.write,
-    flags="--task regression --model tests.tasks.dials:net --image-size 16 --val-resize 16 --optimizer adam --lr 0.01",
+    flags="--task regression --model tests.tasks.data.dials:net --image-size 16 --val-resize 16 --optimizer adam "
+    "--lr 0.01",
     learn="--batch-size 32 --epochs 10",
     bar=Bar("val_r2", 0.85),
     linear=dials_r2,

@@ -17,7 +17,7 @@ from mxtrain.fit import fit
 from mxtrain.predict import predict
 from tests.support.commands import Command
 from tests.support.runs import curve, newest
-from tests.tasks import texts
+from tests.tasks.data import texts
 
 NET = {
     "model": "bilstm:width=16,hidden=16",

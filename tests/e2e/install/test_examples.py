@@ -167,7 +167,7 @@ def test_digits_that_symbols_stand_for(symbols: tuple[int, ...], digits: tuple[i
     assert tuple(written_numbers.read_off(np.array(symbols, int))) == digits
 
 
-@pytest.mark.slow  # tests/cluster/test_sparse.py trains a table on servers in small
+@pytest.mark.slow  # tests/cluster/sums/test_sparse.py trains a table on servers in small
 @pytest.mark.timeout(240)
 def test_likings_are_learnt_on_parameter_servers(tmp_path: Path, command: Command) -> None:
     recommender_data.write(tmp_path)

@@ -14,7 +14,7 @@ from mxtrain.core.errors import USAGE, UsageError
 from mxtrain.fit import fit
 from mxtrain.predict import SamplingOptions, predict
 from tests.support.commands import Command
-from tests.tasks import steps
+from tests.tasks.data import steps
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.support.commands import ROOT
-from tests.tasks import cases, stripes
+from tests.tasks import cases
+from tests.tasks.data import stripes
 
 OWN = "tests.support.nets.faulty_nets"
 

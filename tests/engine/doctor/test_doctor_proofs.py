@@ -15,7 +15,7 @@ import pytest
 from tests.support.commands import ROOT
 from tests.support.data.slow_pictures import SECONDS
 from tests.support.processes.peak_memory import peak
-from tests.tasks import stripes
+from tests.tasks.data import stripes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -15,7 +15,8 @@ import pytest
 
 from mxtrain.doctor import __main__ as doctor_command
 from tests.support.commands import ROOT
-from tests.tasks import cases, stripes
+from tests.tasks import cases
+from tests.tasks.data import stripes
 
 QUICK = (
     *("--model", "tests.support.nets.training_steps:quick_net", "--image-size", "16", "--val-resize", "16"),
@@ -116,7 +117,7 @@ def test_runs_of_all_tasks_are_measured(case: cases.Case, tmp_path: Path) -> Non
     assert all(entry.get("rate") or entry["refusal"] for entry in found["data"]["variants"])
 
 
-@pytest.mark.slow  # tests/cluster/test_doctor_comm.py brings up the same cluster
+@pytest.mark.slow  # tests/cluster/sums/test_doctor_comm.py brings up the same cluster
 def test_sums_of_a_nets_gradients_are_measured_over_a_cluster(folder: Path) -> None:
     cluster = ("--kvstore", "dist_sync", "--num-workers", "2", "--threads", "1", "--only", "comm")
     found = found_by(doctor(folder, *QUICK, "none", *cluster, "--json"))["comm"]

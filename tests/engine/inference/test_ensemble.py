@@ -22,7 +22,7 @@ from mxtrain.train.library import process_isolation
 from tests.support.amp import ALL_NARROW, needs_bf16
 from tests.support.nets.training_steps import QUICK_NET
 from tests.support.runs import records, scores_of
-from tests.tasks import stripes
+from tests.tasks.data import stripes
 
 SIZE, RESIZE = 12, 16
 FLAGS: dict[str, Any] = {

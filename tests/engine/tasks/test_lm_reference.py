@@ -18,7 +18,7 @@ from mxtrain.tasks import registry as tasks
 from mxtrain.train.net import build_net
 from tests.support.commands import Command
 from tests.support.runs import records
-from tests.tasks import steps
+from tests.tasks.data import steps
 
 BATCH, WINDOW, STEPS, RATE = 16, 12, 24, 0.005
 

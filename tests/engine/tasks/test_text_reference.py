@@ -20,7 +20,7 @@ from mxtrain.tasks import registry as tasks
 from mxtrain.train.net import build_net
 from tests.support.commands import Command
 from tests.support.runs import records
-from tests.tasks import texts
+from tests.tasks.data import texts
 
 BATCH, STEPS, RATE, WIDTH = 16, 24, 0.01, 12
 FLAGS = f"--model bilstm:width={WIDTH},hidden={WIDTH},dropout=0 --window 32 --optimizer adam --lr {RATE}"

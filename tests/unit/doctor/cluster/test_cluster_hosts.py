@@ -50,7 +50,7 @@ def free_port() -> int:
         return min(int(found.getsockname()[1]), 60000)
 
 
-@pytest.mark.slow  # tests/cluster/test_doctor_hosts.py has real hosts, of which some do not answer
+@pytest.mark.slow  # tests/cluster/hosts/test_doctor_hosts.py has real hosts, of which some do not answer
 def test_hosts_are_measured_and_those_that_fail_are_named_in_bounded_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,7 +98,7 @@ def test_before_its_time_is_up_a_job_saves_and_goes_back_into_the_queue(
     assert_same_weights(tmp_path / "run", undisturbed)
 
 
-@pytest.mark.slow  # over ssh: tests/cluster/test_ssh_hosts.py
+@pytest.mark.slow  # over ssh: tests/cluster/hosts/test_ssh_hosts.py
 def test_a_death_on_one_node_restarts_both_in_the_same_allocation(
     queue: Queue, undisturbed: Path, tmp_path: Path
 ) -> None:
@@ -141,7 +141,7 @@ def newest_step(out: Path) -> int:
     return max((int(path.name[5:]) for path in (out / "checkpoints").glob("step-*")), default=0)
 
 
-@pytest.mark.slow  # over ssh: tests/cluster/test_ssh_hosts.py
+@pytest.mark.slow  # over ssh: tests/cluster/hosts/test_ssh_hosts.py
 def test_a_cancelled_job_leaves_nothing_behind(queue: Queue, tmp_path: Path) -> None:
     job = queue.submit(tmp_path, *ENDLESS)
     queue.wait(lambda: is_under_way(tmp_path / "run"))
@@ -150,7 +150,7 @@ def test_a_cancelled_job_leaves_nothing_behind(queue: Queue, tmp_path: Path) -> 
     queue.wait(lambda: not queue.fit_processes())
 
 
-@pytest.mark.slow  # over ssh: tests/cluster/test_ssh_hosts.py
+@pytest.mark.slow  # over ssh: tests/cluster/hosts/test_ssh_hosts.py
 def test_a_refusal_fails_the_job_and_is_not_tried_again(queue: Queue, tmp_path: Path) -> None:
     state = queue.wait_for_end(queue.submit(tmp_path, "--train", str(tmp_path / "nowhere.rec")))
     assert (state["JobState"], state["ExitCode"], state["Restarts"]) == ("FAILED", "3:0", "0")

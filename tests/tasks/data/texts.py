@@ -14,7 +14,7 @@ import numpy as np
 
 from mxtrain.data.records.record_file import open_records
 from mxtrain.tasks.metrics import text_metrics
-from tests.tasks import linear
+from tests.tasks.data import linear
 from tools.im2rec_wrapper.packing.options import Options
 from tools.im2rec_wrapper.packing.pack import pack
 
