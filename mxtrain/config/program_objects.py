@@ -15,10 +15,8 @@ from typing import Any, Mapping, Tuple
 from mxtrain.core.errors import UsageError
 
 BEGIN = "<object "
-OF_RUN = {
-    "--calibrate": "--train",
-    "--mistakes": "--val",
-}  # flags of other commands, which name data of the run's
+# Flags of other commands that stand for a data set of the run's.
+OF_RUN = {"--calibrate": "--train", "--mistakes": "--val"}
 Place = Tuple[str, int]  # a flag, and which of the names that its text joins
 
 
@@ -34,17 +32,13 @@ class ProgramObjects:
     @classmethod
     def of(cls, values: Mapping[str, object]) -> ProgramObjects:
         """Return the objects among the values of flags, by the flags' names; others are names, or None."""
-        return cls(
-            MappingProxyType(
-                {
-                    (f"--{name}", number): part
-                    for name, value in values.items()
-                    if value is not None
-                    for number, part in enumerate(_names_and_objects(name, value))
-                    if is_object(name_of(part)) and not isinstance(part, str)
-                }
-            )
-        )
+        found = {
+            (f"--{name}", number): part
+            for name, value in values.items()
+            for number, part in enumerate(() if value is None else _names_and_objects(name, value))
+            if not isinstance(part, str) and is_object(name_of(part))
+        }
+        return cls(MappingProxyType(found))
 
     def replaced_by(self, values: Mapping[str, object]) -> ProgramObjects:
         """Return these with the objects among `values` for flags that have a value there."""
