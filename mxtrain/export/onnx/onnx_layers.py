@@ -20,7 +20,7 @@ ACTIVATIONS = {
 }
 
 
-def convolution(node: Node, operator: str = "Conv") -> Any:
+def convolution(node: Node, operator: str = "Conv") -> str:
     if not node.get("layout", "NCHW").startswith("NC") or node.get("target_shape", ()):
         raise node.refused(f"its layout is {node.get('layout', 'NCHW')}, or it has a target_shape")
     kernel = node.get("kernel", ())
@@ -36,7 +36,7 @@ def convolution(node: Node, operator: str = "Conv") -> Any:
     return node.write(operator, list(node.inputs), **settings)
 
 
-def dense(node: Node) -> Any:
+def dense(node: Node) -> str:
     data, weight, *bias = node.inputs
     if node.get("flatten", True):
         if len(node.shapes[0]) > 2:
@@ -46,7 +46,7 @@ def dense(node: Node) -> Any:
     return node.write("Add", [product, *bias]) if bias else product
 
 
-def product(node: Node) -> Any:
+def product(node: Node) -> str:
     """Translate products of matrices, alone or a batch of them, some of which are turned."""
     turned = []
     for number, source in enumerate(node.inputs[:2]):
@@ -62,7 +62,7 @@ def product(node: Node) -> Any:
     return found if scale == 1 else node.write("Mul", [found, node.constant(scale)])
 
 
-def pooling(node: Node) -> Any:
+def pooling(node: Node) -> str:
     pool_type = node.get("pool_type", "max")
     if pool_type not in ("max", "avg"):
         raise node.refused(f"its pool_type is {pool_type}")
@@ -88,7 +88,7 @@ def pooling(node: Node) -> Any:
     return node.write("AveragePool", [data], count_include_pad=int(counts and not any(beyond)), **settings)
 
 
-def adaptive_pooling(node: Node) -> Any:
+def adaptive_pooling(node: Node) -> str:
     """Translate by a product with means from both sides, where the output is more than a single mean."""
     sides, wanted = node.shapes[0][2:], node.output[2:]
     if tuple(wanted) == (1, 1):
@@ -108,7 +108,7 @@ def _means(side: int, count: int) -> Array:
     return matrix
 
 
-def batch_norm(node: Node) -> Any:
+def batch_norm(node: Node) -> str:
     data, gamma, beta, mean, variance = node.inputs[:5]
     if node.get("fix_gamma", True):
         gamma = node.constant(np.ones(node.shapes[1]))
@@ -121,7 +121,7 @@ def batch_norm(node: Node) -> Any:
     return normed if axis == 1 else node.transposed(normed, order)
 
 
-def layer_norm(node: Node) -> Any:
+def layer_norm(node: Node) -> str:
     data, gamma, beta = node.inputs[:3]
     rank = len(node.shapes[0])
     axis = node.get("axis", -1) % rank
@@ -131,7 +131,7 @@ def layer_norm(node: Node) -> Any:
     return _normed(node, data, [axis], gamma, beta, node.get("eps", 1e-5))
 
 
-def group_norm(node: Node) -> Any:
+def group_norm(node: Node) -> str:
     """Translate a norm over groups of channels, each of which has one scale and one shift in MXNet 1.9.1."""
     data, gamma, beta = node.inputs[:3]
     shape, groups = node.shapes[0], node.get("num_groups", 1)
@@ -142,11 +142,11 @@ def group_norm(node: Node) -> Any:
     return node.reshaped(_normed(node, apart, axes, gamma, beta, node.get("eps", 1e-5)), shape)
 
 
-def instance_norm(node: Node) -> Any:
+def instance_norm(node: Node) -> str:
     return node.write("InstanceNormalization", list(node.inputs), epsilon=node.get("eps", 1e-3))
 
 
-def _normed(node: Node, data: str, axes: Sequence[int], gamma: str, beta: str, eps: float) -> Any:
+def _normed(node: Node, data: str, axes: Sequence[int], gamma: str, beta: str, eps: float) -> str:
     """Write a norm over axes, in the order in which onnxruntime knows it for one."""
     mean = node.write("ReduceMean", [data], axes=list(axes), keepdims=1)
     apart = node.write("Sub", [data, mean])
@@ -157,14 +157,14 @@ def _normed(node: Node, data: str, axes: Sequence[int], gamma: str, beta: str, e
     return node.write("Add", [scaled, beta])
 
 
-def activation(node: Node) -> Any:
+def activation(node: Node) -> str:
     act_type = node.get("act_type", "relu")
     if act_type not in ACTIVATIONS:
         raise node.refused(f"its act_type is {act_type}")
     return node.write(ACTIVATIONS[act_type], [node.inputs[0]])
 
 
-def leaky_relu(node: Node) -> Any:
+def leaky_relu(node: Node) -> str:
     act_type, data, slope = node.get("act_type", "leaky"), node.inputs[0], node.get("slope", 0.25)
     if act_type == "gelu":
         share = node.write("Erf", [node.write("Div", [data, node.constant(math.sqrt(2))])])
@@ -180,13 +180,13 @@ def leaky_relu(node: Node) -> Any:
     return node.write({"leaky": "LeakyRelu", "elu": "Elu"}[act_type], [data], alpha=slope)
 
 
-def hard_sigmoid(node: Node) -> Any:
+def hard_sigmoid(node: Node) -> str:
     return node.write(
         "HardSigmoid", [node.inputs[0]], alpha=node.get("alpha", 0.2), beta=node.get("beta", 0.5)
     )
 
 
-def softmax(node: Node, operator: str = "Softmax") -> Any:
+def softmax(node: Node, operator: str = "Softmax") -> str:
     if node.get("use_length", False):
         raise node.refused("it is given lengths")
     data, temperature = node.inputs[0], node.get("temperature", None)
@@ -195,12 +195,12 @@ def softmax(node: Node, operator: str = "Softmax") -> Any:
     return node.write(operator, [data], axis=node.get("axis", -1))
 
 
-def softmax_output(node: Node) -> Any:
+def softmax_output(node: Node) -> str:
     """Translate the end of older nets: a softmax that learns."""
     return node.write("Softmax", [node.inputs[0]], axis=1 if node.get("multi_output", False) else -1)
 
 
-def lrn(node: Node) -> Any:
+def lrn(node: Node) -> str:
     settings = {
         "alpha": node.get("alpha", 1e-4),
         "beta": node.get("beta", 0.75),
@@ -209,7 +209,7 @@ def lrn(node: Node) -> Any:
     return node.write("LRN", [node.inputs[0]], size=node.get("nsize", 5), **settings)
 
 
-def up_sampling(node: Node) -> Any:
+def up_sampling(node: Node) -> str:
     if node.get("sample_type", "nearest") != "nearest" or len(node.inputs) > 1:
         raise node.refused("it is not of one array by nearest neighbours")
     scale = node.get("scale", 1)
@@ -218,7 +218,7 @@ def up_sampling(node: Node) -> Any:
     return node.write("Resize", [node.inputs[0], "", scales], mode="nearest", **by_floor)
 
 
-def bilinear_resize(node: Node) -> Any:
+def bilinear_resize(node: Node) -> str:
     sides = zip(node.shapes[0][2:], node.output[2:])
     if not node.get("align_corners", True):
         raise node.refused("its corners are not aligned")

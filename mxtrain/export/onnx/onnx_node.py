@@ -42,15 +42,21 @@ class Node:
     output: Shape  # the first
     model: ModelParts
 
-    def write(self, operator: str, inputs: Sequence[str], num_outputs: int = 1, **settings: Any) -> Any:
-        """Add a node of ONNX and return the name of its output, or of all where it has several."""
+    def write(self, operator: str, inputs: Sequence[str], **settings: Any) -> str:
+        """Add a node of ONNX with one output, and return the name of that."""
+        return self.write_several(operator, inputs, 1, **settings)[0]
+
+    def write_several(
+        self, operator: str, inputs: Sequence[str], num_outputs: int, **settings: Any
+    ) -> list[str]:
+        """Add a node of ONNX and return the names of its outputs."""
         name = self._free(f"{self.name}/{operator}")
         outputs = [name] if num_outputs == 1 else [f"{name}:{number}" for number in range(num_outputs)]
         self.model.nodes.append(
             self.model.onnx.helper.make_node(operator, inputs, outputs, name=name, **settings)
         )
         self.model.names.add(name)
-        return name if num_outputs == 1 else outputs
+        return outputs
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
         """Add an array to the model and return its name."""
@@ -64,7 +70,7 @@ class Node:
 
     def cast(self, source: str, type_name: str) -> str:
         """Return the name of `source` as another type, such as INT64."""
-        return str(self.write("Cast", [source], to=getattr(self.model.onnx.TensorProto, type_name)))
+        return self.write("Cast", [source], to=getattr(self.model.onnx.TensorProto, type_name))
 
     def reshaped(self, source: str, shape: Shape) -> str:
         """Return the name of `source` in this shape, of which one axis may be unknown."""
@@ -74,13 +80,13 @@ class Node:
             )
         if source in self.model.arrays and UNKNOWN not in shape:
             return self.constant(self.model.arrays[source].reshape(shape))
-        return str(self.write("Reshape", [source, self.numbers(list(shape))]))
+        return self.write("Reshape", [source, self.numbers(list(shape))])
 
     def transposed(self, source: str, axes: Sequence[int]) -> str:
         """Return the name of `source` with its axes in this order."""
         if source in self.model.arrays:
             return self.constant(self.model.arrays[source].transpose(axes))
-        return str(self.write("Transpose", [source], perm=list(axes)))
+        return self.write("Transpose", [source], perm=list(axes))
 
     def get(self, name: str, default: Any) -> Any:
         """Return a setting as a value of the kind of its default: a number, a truth, a tuple, None or text."""

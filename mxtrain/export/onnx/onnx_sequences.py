@@ -14,16 +14,16 @@ from mxtrain.export.onnx.onnx_node import UNKNOWN, Node, Translation
 GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
 
 
-def embedding(node: Node) -> Any:
+def embedding(node: Node) -> str:
     return node.write("Gather", [node.inputs[1], node.cast(node.inputs[0], "INT64")], axis=0)
 
 
-def joined_weights(node: Node) -> Any:
+def joined_weights(node: Node) -> str:
     """Join the weights of a recurrent layer now: they are known."""
     return node.constant(np.concatenate([node.value(place).ravel() for place in range(len(node.inputs))]))
 
 
-def recurrence(node: Node) -> Any:
+def recurrence(node: Node) -> list[str]:
     """Translate layers one by one: ONNX has operators of a single one."""
     mode, size = node.get("mode", "lstm"), node.get("state_size", 0)
     count, both = node.get("num_layers", 1), node.get("bidirectional", False)
@@ -32,7 +32,7 @@ def recurrence(node: Node) -> Any:
     ):
         raise node.refused("it has projections, lengths or limits")
     states = [
-        [source] if count == 1 else node.write("Split", [source], count, axis=0)
+        [source] if count == 1 else node.write_several("Split", [source], count, axis=0)
         for source in node.inputs[2:]
         if source
     ]
@@ -46,7 +46,7 @@ def recurrence(node: Node) -> Any:
         settings["activations"] = ["Relu"] * directions
     for layer, arrays in enumerate(_weights(node, mode, size, count, directions, width)):
         inputs = [data, *map(node.constant, arrays), "", *(each[layer] for each in states)]
-        steps, *ends = node.write(operator, inputs, 3 if mode == "lstm" else 2, **settings)
+        steps, *ends = node.write_several(operator, inputs, 3 if mode == "lstm" else 2, **settings)
         # (steps, directions, samples, size) -> (steps, samples, directions * size)
         joined = node.transposed(steps, (0, 2, 1, 3))
         data = node.reshaped(joined, [node.shapes[0][0], node.shapes[0][1], directions * size])
@@ -78,7 +78,7 @@ def _weights(node: Node, mode: str, size: int, count: int, directions: int, widt
     ]
 
 
-def sequence_last(node: Node) -> Any:
+def sequence_last(node: Node) -> str:
     data, rank = node.inputs[0], len(node.shapes[0])
     if not node.get("use_sequence_length", False):
         axis = node.get("axis", 0)
@@ -89,7 +89,7 @@ def sequence_last(node: Node) -> Any:
     return node.write("GatherND", [by_sample, places], batch_dims=1)
 
 
-def sequence_reverse(node: Node) -> Any:
+def sequence_reverse(node: Node) -> str:
     if not node.get("use_sequence_length", False):
         backwards = map(node.numbers, ([-1], [np.iinfo(np.int64).min], [0], [-1]))
         return node.write("Slice", [node.inputs[0], *backwards])
@@ -97,7 +97,7 @@ def sequence_reverse(node: Node) -> Any:
     return node.write("ReverseSequence", [node.inputs[0], lengths], time_axis=0, batch_axis=1)
 
 
-def sequence_mask(node: Node) -> Any:
+def sequence_mask(node: Node) -> str:
     if not node.get("use_sequence_length", False):
         return node.inputs[0]
     rank, axis = len(node.shapes[0]), node.get("axis", 0)
@@ -110,20 +110,20 @@ def sequence_mask(node: Node) -> Any:
     )
 
 
-def attention_scores(node: Node) -> Any:
+def attention_scores(node: Node) -> str:
     """Translate queries times keys: of a head, query, key and value lie side by side."""
-    query, key, size = _heads(node, (0, 1))
+    (query, key), size = _heads(node, (0, 1))
     scaled = node.write("Div", [query, node.constant(math.sqrt(size))])
     return node.write("MatMul", [node.transposed(scaled, (1, 0, 2)), node.transposed(key, (1, 2, 0))])
 
 
-def attended_values(node: Node) -> Any:
-    value, _ = _heads(node, (2,))
+def attended_values(node: Node) -> str:
+    (value,), _ = _heads(node, (2,))
     found = node.write("MatMul", [node.inputs[1], node.transposed(value, (1, 0, 2))])
     return node.reshaped(node.transposed(found, (1, 0, 2)), node.output)
 
 
-def _heads(node: Node, wanted: tuple[int, ...]) -> Any:
+def _heads(node: Node, wanted: tuple[int, ...]) -> tuple[list[str], int]:
     """Return the wanted parts of all heads, (steps, samples * heads, size) each, and that size."""
     steps, samples, width = node.shapes[0]
     heads = node.get("heads", 1)
@@ -131,14 +131,14 @@ def _heads(node: Node, wanted: tuple[int, ...]) -> Any:
     by_head = node.reshaped(
         node.inputs[0], [steps, UNKNOWN if samples == UNKNOWN else samples * heads, 3, size]
     )
-    return (*(node.write("Gather", [by_head, node.numbers(part)], axis=2) for part in wanted), size)
+    return [node.write("Gather", [by_head, node.numbers(part)], axis=2) for part in wanted], size
 
 
-def divided_by_root(node: Node) -> Any:
+def divided_by_root(node: Node) -> str:
     return node.write("Div", [node.inputs[0], node.constant(math.sqrt(node.shapes[0][-1]))])
 
 
-def arange_like(node: Node) -> Any:
+def arange_like(node: Node) -> str:
     axis = node.get("axis", None)
     if axis is None or node.get("repeat", 1) != 1:
         raise node.refused("it is over all axes, or repeats")
