@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import html
 import re
-from typing import Any, Callable, Iterator, Sequence
+from typing import Callable, Iterator, Sequence
 
 from mxtrain.export.drawing import net_layout, net_words
 from mxtrain.export.drawing.net_layout import PAD, Box
 from mxtrain.export.drawing.net_words import Layer
 from mxtrain.models.analysis import layer_table
-from mxtrain.models.analysis.layer_table import Net, Part
+from mxtrain.models.analysis.layer_table import Element, Net, Part
 
 HEIGHT, LEAST_WIDTH, MARGIN = 44.0, 104.0, 20.0
 LETTER, SMALL_LETTER = 7.6, 6.4  # about the width of one, in pixels
@@ -55,10 +55,10 @@ svg.net a:hover .card { stroke: var(--convolution); }
 
 def svg(
     net: Net,
-    what: Any,
+    what: Element,
     depth: int,
     label: str,
-    link: Callable[[Any], str] = lambda _: "",
+    link: Callable[[Element], str] = lambda _: "",
     is_alone: bool = False,
 ) -> str:
     """Return the drawing of a part, opened down to `depth`. `is_alone` for a file of its own, with style and paper.
@@ -66,7 +66,7 @@ def svg(
     `link` gives the address that a box leads to, or nothing.
     """
 
-    def closed(part: Any, path: str) -> tuple[float, float]:
+    def closed(part: Element, path: str) -> tuple[float, float]:
         first, second = _texts(net, net_words.layer(net, part, 0, path))
         name = _name(part, path)
         widest = max(LETTER * len(first) + SMALL_LETTER * (len(name) + 1), SMALL_LETTER * len(second))
@@ -85,7 +85,7 @@ def svg(
     )
 
 
-def readable_depth(net: Net, what: Any, most_boxes: int = MOST_BOXES) -> int:
+def readable_depth(net: Net, what: Element, most_boxes: int = MOST_BOXES) -> int:
     """Return how far blocks can be opened for so many boxes; 1 if even that has more."""
     depth = 1
     while depth < 32 and _count(what, depth) < _count(what, depth + 1) <= most_boxes:
@@ -93,7 +93,7 @@ def readable_depth(net: Net, what: Any, most_boxes: int = MOST_BOXES) -> int:
     return depth
 
 
-def group_of(net: Net, what: Any) -> str:
+def group_of(net: Net, what: Element) -> str:
     """Return the group that a box is coloured for: that of the operator with most work, or of the first."""
     numbers = layer_table.operators_of(what)
     heaviest = max(numbers, key=lambda number: net.operators[number].flops or 0)
@@ -106,14 +106,20 @@ def escaped(text: str) -> str:
     return html.escape(UNPRINTABLE.sub("�", text))
 
 
-def _count(what: Any, depth: int) -> int:
-    if depth <= 0 or net_words.is_leaf(what):
+def _count(what: Element, depth: int) -> int:
+    if isinstance(what, int) or depth <= 0 or net_words.is_leaf(what):
         return 1
     return sum(_count(each, depth - 1) for each in what.content)
 
 
 def _drawn(
-    net: Net, box: Box, x: float, y: float, total: int, link: Callable[[Any], str], is_outermost: bool = False
+    net: Net,
+    box: Box,
+    x: float,
+    y: float,
+    total: int,
+    link: Callable[[Element], str],
+    is_outermost: bool = False,
 ) -> Iterator[str]:
     row = net_words.layer(net, box.what, 0, box.path)
     if not box.inner:
@@ -128,7 +134,7 @@ def _drawn(
         yield f'<a href="{escaped(address)}">{title}</a>' if address else title
     else:
         inputs = ", ".join(f"{name} {net_words.shape_text(shape)}" for name, shape in net.inputs.items())
-        caption = _shortened(inputs) if box.what is net.root else _shortened(box.what.path)
+        caption = _shortened(inputs) if box.what is net.root else _shortened(row.path)
         middle = x + box.enter
         yield f'<text class="small" text-anchor="middle" x="{middle:.1f}" y="{y + 17:.1f}">{escaped(caption)}</text>'
     yield from (_edge(points, x, y) for points in box.edges)
@@ -175,7 +181,7 @@ def _texts(net: Net, row: Layer) -> tuple[str, str]:
     return _shortened(f"{row.layer_type} {words}".strip()), _shortened(" · ".join(second))
 
 
-def _name(what: Any, path: str) -> str:
+def _name(what: Element, path: str) -> str:
     """Return the name of a part within the block around it."""
     if not isinstance(what, Part):
         return ""

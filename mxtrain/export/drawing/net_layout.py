@@ -7,21 +7,23 @@ a point in each of them, and the order within a layer is that of the means of ne
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence, Tuple, Union
 
 from mxtrain.models.analysis import layer_table
-from mxtrain.models.analysis.layer_table import Net, Part
+from mxtrain.models.analysis.layer_table import Element, Net, Part
 
 GAP_X, GAP_Y, LANE = 22.0, 26.0, 16.0  # between boxes, and the width of an edge that passes by
 PAD, CAPTION = 14.0, 26.0  # within an open block, and the height of its title
 SWEEPS = 8
+# A box by its number, or the point of an edge from one box to another in a layer.
+Node = Union[int, Tuple[Tuple[int, int], int]]
 PASSING = 0.001  # the weight of where an edge that passes by wants to be, beside that of a box
 
 
 class Box(NamedTuple):
     """A drawn operator or block. An open block has boxes in it, placed within it, and the edges between them."""
 
-    what: Any  # a Part, or the position of an operator
+    what: Element
     path: str  # of the block around it
     width: float
     height: float
@@ -32,7 +34,7 @@ class Box(NamedTuple):
 
 
 def layout(
-    net: Net, what: Any, path: str, depth: int, closed: Callable[[Any, str], tuple[float, float]]
+    net: Net, what: Element, path: str, depth: int, closed: Callable[[Element, str], tuple[float, float]]
 ) -> Box:
     """Return the box of a part or operator, in which blocks are open down to `depth`.
 
@@ -82,7 +84,9 @@ def connections(net: Net, part: Part) -> list[tuple[int, int]]:
 # Layers. A node is the place of a box, or (edge, layer) for an edge that passes a layer
 
 
-def _in_layers(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[list[list[Any]], list[tuple[Any, Any]]]:
+def _in_layers(
+    count: int, pairs: Sequence[tuple[int, int]]
+) -> tuple[list[list[Node]], list[tuple[Node, Node]]]:
     """Return the nodes of each layer, the ports -1 and `count` in the first and last, and links between neighbours."""
     before: dict[int, list[int]] = {}
     for source, target in pairs:
@@ -92,14 +96,15 @@ def _in_layers(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[list[list[
         depth[place] = 1 + max((depth.get(each, 0) for each in before.get(place, ())), default=0)
     last = 1 + max(depth.values())
     depth[count] = last
-    layers: list[list[Any]] = [[] for _ in range(last + 1)]
+    layers: list[list[Node]] = [[] for _ in range(last + 1)]
     for place in (-1, *range(count), count):
         layers[depth[place]].append(place)
-    links: list[tuple[Any, Any]] = []
+    links: list[tuple[Node, Node]] = []
     for source, target in pairs:
-        passed: list[Any] = [((source, target), layer) for layer in range(depth[source] + 1, depth[target])]
-        for node in passed:
-            layers[node[1]].append(node)
+        between = range(depth[source] + 1, depth[target])
+        passed: list[Node] = [((source, target), layer) for layer in between]
+        for layer, node in zip(between, passed):
+            layers[layer].append(node)
         if depth[target] > depth[source]:
             links += zip([source, *passed], [*passed, target])
     return layers, links
@@ -118,18 +123,18 @@ def _sources_first(count: int, before: dict[int, list[int]]) -> list[int]:
 
 
 def _centres(
-    layers: Sequence[list[Any]], links: Sequence[tuple[Any, Any]], boxes: Sequence[Box]
-) -> dict[Any, float]:
+    layers: Sequence[list[Node]], links: Sequence[tuple[Node, Node]], boxes: Sequence[Box]
+) -> dict[Node, float]:
     """Return where each node lies from left to right, that is where its edges reach it; orders the layers.
 
     Boxes that hand on to each other are wanted below each other; edges that pass by make room.
     """
-    above: dict[Any, list[Any]] = {}
-    below: dict[Any, list[Any]] = {}
+    above: dict[Node, list[Node]] = {}
+    below: dict[Node, list[Node]] = {}
     for source, target in links:
         above.setdefault(target, []).append(source)
         below.setdefault(source, []).append(target)
-    centres: dict[Any, float] = {}
+    centres: dict[Node, float] = {}
     for layer in layers:
         _pack(layer, [0.0] * len(layer), centres, boxes)
     for sweep in range(SWEEPS):
@@ -145,14 +150,14 @@ def _centres(
     return centres
 
 
-def _next_to(node: Any, near: dict[Any, list[Any]]) -> list[Any]:
+def _next_to(node: Node, near: dict[Node, list[Node]]) -> list[Node]:
     """Return the boxes among a node's neighbours, else all of them, else itself."""
     found = near.get(node, [node])
     return [each for each in found if not isinstance(each, tuple)] or found
 
 
 def _pack(
-    layer: Sequence[Any], wanted: Sequence[float], centres: dict[Any, float], boxes: Sequence[Box]
+    layer: Sequence[Node], wanted: Sequence[float], centres: dict[Node, float], boxes: Sequence[Box]
 ) -> None:
     """Place a layer's nodes as near as may be to where they are wanted, in their order and apart from each other."""
     groups: list[_Group] = []
@@ -174,16 +179,16 @@ def _pack(
 class _Group(NamedTuple):
     """Nodes that touch each other, with their distances from the first one, and where they all want that to be."""
 
-    nodes: list[tuple[Any, float]]
+    nodes: list[tuple[Node, float]]
     wishes: list[tuple[float, float]]  # each with its weight
 
     def place(self) -> float:
         return sum(want * weight for want, weight in self.wishes) / sum(weight for _, weight in self.wishes)
 
 
-def _tops(layers: Sequence[list[Any]], boxes: Sequence[Box]) -> tuple[dict[Any, float], float]:
+def _tops(layers: Sequence[list[Node]], boxes: Sequence[Box]) -> tuple[dict[Node, float], float]:
     """Return the upper end of each node, boxes in the middle of their layer, and the height of all layers."""
-    tops: dict[Any, float] = {}
+    tops: dict[Node, float] = {}
     y = 0.0
     for number, layer in enumerate(layers):
         height = max((_height(node, boxes) for node in layer), default=0.0)
@@ -194,10 +199,10 @@ def _tops(layers: Sequence[list[Any]], boxes: Sequence[Box]) -> tuple[dict[Any, 
 
 
 def _edges(
-    layers: Sequence[list[Any]],
-    links: Sequence[tuple[Any, Any]],
-    centres: dict[Any, float],
-    tops: dict[Any, float],
+    layers: Sequence[list[Node]],
+    links: Sequence[tuple[Node, Node]],
+    centres: dict[Node, float],
+    tops: dict[Node, float],
     boxes: Sequence[Box],
     height: float,
 ) -> list[tuple[tuple[float, float], ...]]:
@@ -223,19 +228,19 @@ def _edges(
     return edges
 
 
-def _left(node: Any, boxes: Sequence[Box]) -> float:
+def _left(node: Node, boxes: Sequence[Box]) -> float:
     """Return how far a node reaches to the left of where edges reach it."""
-    is_box = not isinstance(node, tuple) and 0 <= node < len(boxes)
-    return boxes[node].enter if is_box else LANE / 2
+    return boxes[node].enter if isinstance(node, int) and 0 <= node < len(boxes) else LANE / 2
 
 
-def _right(node: Any, boxes: Sequence[Box]) -> float:
-    is_box = not isinstance(node, tuple) and 0 <= node < len(boxes)
-    return boxes[node].width - boxes[node].enter if is_box else LANE / 2
+def _right(node: Node, boxes: Sequence[Box]) -> float:
+    if isinstance(node, int) and 0 <= node < len(boxes):
+        return boxes[node].width - boxes[node].enter
+    return LANE / 2
 
 
-def _height(node: Any, boxes: Sequence[Box]) -> float:
-    return boxes[node].height if not isinstance(node, tuple) and 0 <= node < len(boxes) else 0.0
+def _height(node: Node, boxes: Sequence[Box]) -> float:
+    return boxes[node].height if isinstance(node, int) and 0 <= node < len(boxes) else 0.0
 
 
 def _mean(numbers: Sequence[float]) -> float:

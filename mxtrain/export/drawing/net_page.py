@@ -5,13 +5,13 @@ Owns the page. A box of the drawing leads to its block, which the browser opens.
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 from mxtrain.export.drawing import net_drawing, net_words
 from mxtrain.export.drawing.net_drawing import escaped
 from mxtrain.export.drawing.net_words import Layer
 from mxtrain.models.analysis import layer_table
-from mxtrain.models.analysis.layer_table import FLOAT32_BYTES, Net, Part
+from mxtrain.models.analysis.layer_table import FLOAT32_BYTES, Element, Net, Part
 
 FIRST_BOXES = 60  # at most, in the drawing of the whole net, unless even its outermost blocks are more
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -73,12 +73,12 @@ def page(net: Net, title: str, training: dict[str, Any]) -> str:
         for name in (*(name for name, _ in net_drawing.GROUPS), "other")
     )
 
-    def link(what: Any) -> str:
+    def link(what: Element) -> str:
         return f"#{ids[id(what)]}" if id(what) in ids else ""
 
     depth = net_drawing.readable_depth(net, net.root, FIRST_BOXES)
     whole = net_drawing.svg(net, net.root, depth, f"The operators of {title}", link)
-    blocks = "".join(_details(net, part, ids, link) for part in net.root.content if id(part) in ids)
+    blocks = "".join(_details(net, part, ids, link) for part in _listed(net.root, ids))
     columns = (
         '<div class="columns" aria-hidden="true"><span>block</span><span class="wide">output</span><span>parameters'
         '</span><span>MACs</span><span class="wide">share of the net\'s</span></div>'
@@ -132,10 +132,15 @@ def _blocks(part: Part) -> Iterator[Part]:
             yield from _blocks(each)
 
 
-def _details(net: Net, part: Part, ids: dict[int, str], link: Any) -> str:
+def _listed(part: Part, ids: dict[int, str]) -> list[Part]:
+    """Return the parts in a part that have an id."""
+    return [each for each in part.content if isinstance(each, Part) and id(each) in ids]
+
+
+def _details(net: Net, part: Part, ids: dict[int, str], link: Callable[[Element], str]) -> str:
     row = net_words.layer(net, part, 0, "")
     drawing = net_drawing.svg(net, part, 1, f"The operators of {part.path}", link)
-    inner = "".join(_details(net, each, ids, link) for each in part.content if id(each) in ids)
+    inner = "".join(_details(net, each, ids, link) for each in _listed(part, ids))
     return (
         f'<details>{_summary(net, row)}<div id="{ids[id(part)]}"><figure tabindex="0">{drawing}</figure>{inner}</div>'
         "</details>"

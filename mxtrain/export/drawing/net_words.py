@@ -7,7 +7,7 @@ import re
 from typing import Any, Iterator, NamedTuple
 
 from mxtrain.models.analysis import layer_table
-from mxtrain.models.analysis.layer_table import FLOAT32_BYTES, LayerTotals, Net, Operator, Part
+from mxtrain.models.analysis.layer_table import FLOAT32_BYTES, Element, LayerTotals, Net, Operator, Part
 
 LONGEST = 60  # rows of a table whose depth nobody has asked for
 WIDTHS = (32, 19, 17, 11, 8, 8)  # 100 with what lies between; names that are longer are cut
@@ -19,7 +19,7 @@ SETTINGS = ("kernel", "stride", "dilate", "num_group")
 class Layer(NamedTuple):
     """A row: a block, or an operator that a larger block computes by itself."""
 
-    what: Any  # a Part, or the position of an operator
+    what: Element
     depth: int
     path: str
     layer_type: str
@@ -35,21 +35,20 @@ def layers(net: Net, depth: int | None = None) -> list[Layer]:
 def _within(net: Net, part: Part, depth: int, deepest: int | None) -> Iterator[Layer]:
     for what in part.content:
         yield layer(net, what, depth, part.path)
-        if not is_leaf(what) and (deepest is None or depth + 1 < deepest):
+        if isinstance(what, Part) and not is_leaf(what) and (deepest is None or depth + 1 < deepest):
             yield from _within(net, what, depth + 1, deepest)
 
 
-def layer(net: Net, what: Any, depth: int, path: str) -> Layer:
+def layer(net: Net, what: Element, depth: int, path: str) -> Layer:
     """Return the row of a part or an operator; `path` is that of the block around it."""
     last = net.operators[layer_table.operators_of(what)[-1]]
-    is_part = isinstance(what, Part)
-    layer_type = what.class_name if is_part else plain_name(last.operator_type)
-    return Layer(
-        what, depth, what.path if is_part else path, layer_type, last.shape, layer_table.sums(net, what)
-    )
+    layer_type = plain_name(last.operator_type)
+    if isinstance(what, Part):
+        path, layer_type = what.path, what.class_name
+    return Layer(what, depth, path, layer_type, last.shape, layer_table.sums(net, what))
 
 
-def is_leaf(what: Any) -> bool:
+def is_leaf(what: Element) -> bool:
     """Return whether nothing more is to be seen in it: an operator, or a block that computes a single one."""
     return isinstance(what, int) or len(layer_table.operators_of(what)) == 1
 

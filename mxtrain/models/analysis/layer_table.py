@@ -7,7 +7,7 @@ are `export/drawing/net_words.py`'s, drawings `net_drawing.py`'s, beside it.
 from __future__ import annotations
 
 import math
-from typing import Any, Collection, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Collection, Iterator, Mapping, NamedTuple, Sequence, Union
 
 from mxtrain.models import segments
 from mxtrain.models.analysis import flops
@@ -41,7 +41,10 @@ class Part(NamedTuple):
 
     path: str
     class_name: str  # of the block
-    content: tuple[Any, ...]
+    content: tuple[Element, ...]
+
+
+Element = Union[Part, int]  # of a net: a part, or the position of an operator
 
 
 class Net(NamedTuple):
@@ -146,7 +149,7 @@ def _tree(calls: Sequence[Call], made_by: Sequence[int]) -> Part:
     return Part("", calls[0].class_name if calls else "", tuple(range(len(made_by))))
 
 
-def operators_of(what: Any) -> list[int]:
+def operators_of(what: Element) -> list[int]:
     """Return the positions of a part's operators, or the position itself."""
     if isinstance(what, int):
         return [what]
@@ -163,7 +166,7 @@ class LayerTotals(NamedTuple):
     output_bytes: int
 
 
-def sums(net: Net, what: Any = None) -> LayerTotals:
+def sums(net: Net, what: Element | None = None) -> LayerTotals:
     """Return the sums over a part, or over the whole net."""
     chosen = [net.operators[number] for number in operators_of(net.root if what is None else what)]
     is_known = all(each.flops is not None for each in chosen)
