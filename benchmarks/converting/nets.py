@@ -8,7 +8,6 @@ from typing import Any
 
 from benchmarks.harness import processes
 from mxtrain.convert import convert
-from mxtrain.convert.torch import torch_names
 
 ENVIRONMENT = "converting"
 FAMILIES = {
@@ -48,16 +47,6 @@ def measure(net: str, python: Path, folder: Path) -> dict[str, Any]:
         "in": taken["difference"],
         "out": given["difference"],
         "same_classes": taken["same_classes"] and given["same_classes"],
-    }
-
-
-def known_names() -> set[str]:
-    """Return every net of both libraries that can be converted."""
-    return {
-        f"{scheme}/{torch_names.name_there(model, scheme)}"
-        for model in torch_names.KNOWN
-        for scheme in torch_names.SCHEMES
-        if torch_names.name_there(model, scheme)
     }
 
 

@@ -5,7 +5,6 @@ Needs mxnet. Owns what a net is for a converter: the shapes of its parameters, a
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Mapping
 
 import numpy as np
@@ -43,11 +42,6 @@ def built(run: Run, num_classes: int) -> Block:
 def shapes_of(net: Block) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a net's parameters by their places."""
     return {name: tuple(parameter.shape) for name, parameter in weights.named_parameters(net).items()}
-
-
-def with_model(run: Run, model: str) -> Run:
-    """Return the run with another net."""
-    return dataclasses.replace(run, model=dataclasses.replace(run.model, model=model))
 
 
 def fill(net: Block, values: Mapping[str, Any]) -> None:

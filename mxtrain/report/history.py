@@ -39,9 +39,6 @@ class History:
     def __init__(self, folder: Path):
         self.folder = folder
         self.path = folder / "metrics.jsonl"
-        self.generation = (
-            0  # grows when the file was replaced, as a resume does: all that was read is void then
-        )
         self._clear()
 
     def _clear(self) -> None:
@@ -84,10 +81,9 @@ class History:
             raise UsageError(f"{self.path}: cannot be read ({error.strerror})") from None
         with file:
             was_replaced = self._was_replaced(file)
-            if was_replaced:
+            if was_replaced:  # as by a resume: all that was read is void
                 self._clear()
                 self.config, self.environment = _config(self.folder), _environment(self.folder)
-                self.generation += 1
             start = self._offset
             for read in (
                 map(_read, self._blocks(file)) if processes == 1 else self._read_beside(file, processes)

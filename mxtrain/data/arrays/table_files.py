@@ -20,7 +20,7 @@ from mxtrain.data.arrays.table_columns import Cells, Column, Columns, Other, Rag
 LENGTHS = (
     "_lengths"  # NAME_lengths: how many rows of NAME, which has all of them one after the other, a sample has
 )
-_LONGEST_CELL = (1 << 31) - 1  # a C long on every system
+_LONGEST_CELL = (1 << 31) - 1  # instead of 131,072 characters; a C long on every system
 _END = "end"  # a row after the last, which becomes part of a quote that is not closed
 
 
@@ -83,7 +83,8 @@ def cells(path: Path) -> tuple[list[str], list[list[str]]]:
         text = regular_files.read(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{path} is not UTF-8 text: save it as UTF-8") from None
-    rows = _rows(path, text)
+    separator = max("\t,;", key=text.split("\n", 1)[0].count)
+    rows = [[cell.strip() for cell in cells] for cells in csv_rows(path, text, separator)]
     if not rows:
         raise DataError(f"{path} is empty")
     names, *lines = rows
@@ -105,18 +106,17 @@ def cells(path: Path) -> tuple[list[str], list[list[str]]]:
     return names, lines
 
 
-def _rows(path: Path, text: str) -> list[list[str]]:
+def csv_rows(path: Path, text: str, separator: str) -> list[list[str]]:
     """Return the cells of a table, without empty lines."""
-    first_line = text.split("\n", 1)[0]
     csv.field_size_limit(_LONGEST_CELL)
-    reader = csv.reader(io.StringIO(f"{text}\n{_END}"), delimiter=max("\t,;", key=first_line.count))
+    reader = csv.reader(io.StringIO(f"{text}\n{_END}"), delimiter=separator)
     try:
         *rows, last = reader
     except csv.Error as error:
         raise DataError(f"{path}: line {reader.line_num} is no CSV ({error}): mend it") from None
     if last != [_END]:
         raise DataError(f"{path}: row {len(rows) + 1} has a quote that nothing closes: mend it")
-    return [[cell.strip() for cell in cells] for cells in rows if cells]
+    return [cells for cells in rows if cells]
 
 
 def _of_cells(cells: list[str]) -> Column:

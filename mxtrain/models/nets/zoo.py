@@ -52,7 +52,6 @@ AFTER_NARROWING = (
 )
 COLOURS = 3
 MOST_ERRORS = 100  # that a pass through a graph may leave with MXNet's engine
-REWRITES = (*BEFORE_NARROWING, *AFTER_NARROWING)
 TRAINING_REWRITES = (layer_norms.with_fast_layer_norms, broadcasts.with_fast_broadcasts)
 
 

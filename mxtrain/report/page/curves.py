@@ -42,9 +42,6 @@ class Axis(NamedTuple):
     hours: Any  # at each of them, from the first record on
     steps_per_epoch: int | None  # None as long as the first epoch is not over
 
-    def hours_at(self, step: Any) -> Any:
-        return np.interp(step, self.steps, self.hours) if len(self.steps) else np.zeros(np.shape(step))
-
 
 def axis_of(history: History) -> Axis:
     """Return the axis of a run; runs of earlier versions tell how long steps took, not when they were."""

@@ -195,7 +195,7 @@ def plain_and_rewritten(net: Builder) -> tuple[Any, Any]:
     """Return the net's graph as far as it must be rewritten to be computed at all, and as training rewrites it."""
     shapes = {"x": net.input_shape}
     plain = graph_rewrites.rewritten(net.symbol, shapes, zoo.BEFORE_NARROWING)
-    fast = graph_rewrites.rewritten(net.symbol, shapes, zoo.REWRITES)
+    fast = graph_rewrites.rewritten(net.symbol, shapes, zoo.rewrites(None))
     return plain, graph_rewrites.rewritten(fast, shapes, zoo.TRAINING_REWRITES)
 
 

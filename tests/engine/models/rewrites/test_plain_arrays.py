@@ -151,7 +151,7 @@ from mxtrain.runtime import mx
 net = zoo.build("{name}", 4)
 net.initialize()
 net.hybridize(static_alloc=True, static_shape=True)
-with graph_rewrites.rewriting(zoo.REWRITES), mx.autograd.record():
+with graph_rewrites.rewriting(zoo.rewrites(None)), mx.autograd.record():
     loss = (net(mx.nd.random.normal(shape=(1, 3, 64, 64))) ** 2).sum()
 loss.backward()
 mx.nd.waitall()

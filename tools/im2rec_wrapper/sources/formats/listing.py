@@ -8,22 +8,19 @@ Paths are relative to --root, by default the list's own folder.
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from pathlib import Path
 from typing import List, Tuple
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.arrays.table_files import csv_rows
 
 from ..item import IMAGE_SUFFIXES, Item, Source
 from ..labels import RawLabels, resolve_labels
 from .folder import from_files
 
-_LONGEST_CELL = (1 << 31) - 1  # instead of 131,072 characters; a C long on every system
 JOINT = ";"  # between the classes that a cell lists
-_END = "end"  # a row after the last, which becomes part of a quote that is not closed
 Rows = List[Tuple[str, RawLabels]]
 
 
@@ -53,7 +50,9 @@ def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
     text = _text(path)
     first_line = text.split("\n", 1)[0]
     separator = max("\t,;", key=first_line.count)
-    lines = [[name.strip(" \t"), *map(str.strip, labels)] for name, *labels in _rows(path, text, separator)]
+    lines = [
+        [name.strip(" \t"), *map(str.strip, labels)] for name, *labels in csv_rows(path, text, separator)
+    ]
     lines = [cells for cells in lines if any(cells)]
     header = lines.pop(0) if lines and not _names_image(lines[0][0], root or path.parent) else None
     if header and lines and plain_text.parse_number(lines[0][0]) is not None:
@@ -73,19 +72,6 @@ def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
         ]
     rows: Rows = [(cells[0], tuple(cell for cell in cells[1:] if cell)) for cells in lines]
     return _source(path, rows, root, multi_label, header, are_lists)
-
-
-def _rows(path: Path, text: str, separator: str) -> list[list[str]]:
-    """Return the rows of a table, without empty lines."""
-    csv.field_size_limit(_LONGEST_CELL)
-    reader = csv.reader(io.StringIO(f"{text}\n{_END}"), delimiter=separator)
-    try:
-        *rows, last = reader
-    except csv.Error as error:
-        raise DataError(f"{path}: line {reader.line_num} is no CSV ({error}): mend it") from None
-    if last != [_END]:
-        raise DataError(f"{path}: row {len(rows) + 1} has a quote that nothing closes: mend it")
-    return [cells for cells in rows if cells]
 
 
 def _source(
