@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Sequence
 
 from mxtrain.kvstore.compression import TernaryCompressor
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Device, KVStore, NDArray
 
 BYTES_OF_FLOAT = 4
 SPLIT_FACTOR = (
@@ -44,12 +45,12 @@ class Buckets:
 
     def __init__(
         self,
-        kv: Any,
+        kv: KVStore,
         shapes: Sequence[tuple[int, ...]],
         bucket_mb: float = 4,
         threshold: float = 0.0,
         name: str = "gradients",
-        context: Any = None,
+        context: Device | None = None,
     ):
         self.kv = kv
         layout = lay_out(shapes, int(bucket_mb * 1e6 / BYTES_OF_FLOAT))
@@ -70,7 +71,7 @@ class Buckets:
                 [compressor.packed for compressor in self.compressors.values()],
             )
 
-    def start_allreduce(self, arrays: Sequence[Any]) -> None:
+    def start_allreduce(self, arrays: Sequence[NDArray]) -> None:
         """Send `arrays` as they will be once all pending computation of them is done; `views` are not copied."""
         for bucket in self.buckets:
             bucket.copy_in(arrays, self.views)
@@ -81,7 +82,7 @@ class Buckets:
                 compressor.compress()
                 self.kv.pushpull(_compressed_key(bucket.key), compressor.packed)
 
-    def finish_allreduce(self, arrays: Sequence[Any]) -> None:
+    def finish_allreduce(self, arrays: Sequence[NDArray]) -> None:
         """Replace `arrays` by the sums over all workers of what `start_allreduce` sent."""
         for bucket in self.buckets:
             if bucket.key in self.compressors:
@@ -98,7 +99,7 @@ class Buckets:
         for compressor in self.compressors.values():
             compressor.drop_residual()
 
-    def broadcast(self, arrays: Sequence[Any]) -> None:
+    def broadcast(self, arrays: Sequence[NDArray]) -> None:
         """Replace `arrays` on all workers by those of the store's first worker."""
         sent = arrays if self.kv.rank == 0 else [array.zeros_like() for array in arrays]
         for bucket in self.buckets:
@@ -110,11 +111,11 @@ class Buckets:
 class Bucket:
     """A flat array under one key, and the segments of other arrays that it holds."""
 
-    def __init__(self, key: str, segments: Sequence[Segment], context: Any):
+    def __init__(self, key: str, segments: Sequence[Segment], context: Device | None):
         self.key, self.segments = key, segments
         self.flat = mx.nd.zeros((segments[-1].offset + _size(segments[-1]),), ctx=context)
 
-    def copy_in(self, arrays: Sequence[Any], views: Sequence[Any]) -> None:
+    def copy_in(self, arrays: Sequence[NDArray], views: Sequence[NDArray]) -> None:
         """Copy the arrays' segments into the bucket, where they are not computed there."""
         for segment in self.segments:
             array, view = arrays[segment.array], views[segment.array]
@@ -123,7 +124,7 @@ class Bucket:
             if not _is_whole(segment):
                 view.reshape(-1)[segment.start : segment.stop].copyto(self.flat)
 
-    def copy_out(self, arrays: Sequence[Any], views: Sequence[Any]) -> None:
+    def copy_out(self, arrays: Sequence[NDArray], views: Sequence[NDArray]) -> None:
         """Copy the bucket's segments back into the arrays."""
         for segment in self.segments:
             array, view = arrays[segment.array], views[segment.array]
@@ -133,12 +134,12 @@ class Bucket:
                 view.copyto(array)
 
 
-def _views(shapes: Sequence[tuple[int, ...]], buckets: Sequence[Bucket], context: Any) -> list[Any]:
+def _views(shapes: Sequence[tuple[int, ...]], buckets: Sequence[Bucket], context: Device) -> list[NDArray]:
     """Return for each of `shapes` an array in its bucket's memory, or with memory of its own if it is split.
 
     MXNet reorders the elements of an array for oneDNN's layers as it likes, but not those of a view.
     """
-    views = [None] * len(shapes)
+    views: list[Any] = [None] * len(shapes)
     for bucket in buckets:
         for segment in bucket.segments:
             if _is_whole(segment):

@@ -12,11 +12,12 @@ a float32 holds as many sums as it has digits in base 2n + 1: 10 with 2 workers,
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from mxtrain.data.fields import Array
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import NDArray
 
 EXACT = 2**24  # up to here a float32 holds every whole number
 # Adding this to a small float32 and subtracting it again rounds to a whole number (a half to the even one), as no bits
@@ -27,7 +28,7 @@ ROUNDING = 1.5 * 2**23
 class TernaryCompressor:
     """The codes and the residual of the bucket `flat`. Nothing here waits, as in `buckets.py`."""
 
-    def __init__(self, flat: Any, num_workers: int, threshold: float):
+    def __init__(self, flat: NDArray, num_workers: int, threshold: float):
         self.base, self.half = 2 * num_workers + 1, digits_of_half(num_workers)
         self.threshold, context = threshold, flat.context
         num_packed = math.ceil(flat.size / (2 * self.half))
@@ -83,12 +84,12 @@ def digits_of_half(num_workers: int) -> int:
     return half
 
 
-def digits(base: int, num_digits: int) -> Any:
+def digits(base: int, num_digits: int) -> Array:
     """Return a row of digits, from -(base // 2) to base // 2, lowest first, for each number of `num_digits` digits."""
     numbers = np.arange(base**num_digits)[:, None]
     return numbers // base ** np.arange(num_digits) % base - base // 2
 
 
-def zero_or_nan(array: Any) -> Any:
+def zero_or_nan(array: NDArray) -> NDArray:
     """Return 0 if all of `array` is finite, else NaN; takes a tenth of the time of testing each element."""
     return mx.nd.dot(array, array) * 0

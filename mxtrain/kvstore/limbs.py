@@ -7,13 +7,15 @@ any (docs/adr/0020).
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mxtrain.core.limbs import cut
+from mxtrain.data.fields import Array
 from mxtrain.optim.sums.grid import BLOCK, Grid, exact_bits, num_blocks
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import KVStore, NDArray
 
 NUM_PARTS = 3  # of 24 bits less those of the number of workers: enough for the 53 of a total and 64 workers
 AT_A_TIME = 64  # blocks travel together, or fewer: a message of 786 KB
@@ -23,13 +25,13 @@ FLAGS, PARTS = "wide-blocks", "wide-blocks-parts"
 class WideBlocks:
     """Sums of blocks of arrays of these `sizes`, through two keys: all blocks' flags, and some blocks' parts."""
 
-    def __init__(self, kv: Any, sizes: Sequence[int]):
+    def __init__(self, kv: KVStore, sizes: Sequence[int]):
         self._kv = kv
         self._flags = mx.nd.zeros((max(1, sum(map(num_blocks, sizes))),))
         self._parts = mx.nd.zeros((NUM_PARTS, AT_A_TIME, BLOCK))
         kv.init([FLAGS, PARTS], [self._flags, self._parts])
 
-    def sum_again(self, is_wide: Any, grid: Grid, sums: Sequence[Any]) -> None:
+    def sum_again(self, is_wide: Array, grid: Grid, sums: Sequence[Array]) -> None:
         """Replace the blocks of `sums` that are wide on any worker by sums of all workers' totals, rounded once."""
         blocks = np.flatnonzero(self._sum(FLAGS, self._flags, is_wide))
         for start in range(0, len(blocks), AT_A_TIME):
@@ -44,7 +46,7 @@ class WideBlocks:
                 block = grid.block(sums, number)
                 block[:] = row[: len(block)]
 
-    def _sum_totals(self, totals: Any, units: Any) -> Any:
+    def _sum_totals(self, totals: Array, units: Array) -> Array:
         num_bits = exact_bits(self._kv.num_workers)
         of_parts = [units * 2.0 ** (num_bits * number) for number in reversed(range(NUM_PARTS))]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -52,7 +54,7 @@ class WideBlocks:
             summed = self._sum(PARTS, self._parts, parts).astype(np.float64)
             return summed.sum(axis=0).astype(np.float32)
 
-    def _sum(self, key: str, array: Any, values: Any) -> Any:
+    def _sum(self, key: str, array: NDArray, values: Array) -> Array:
         array[:] = mx.nd.array(values, dtype="float32")
         self._kv.pushpull(key, array)
         return array.asnumpy()

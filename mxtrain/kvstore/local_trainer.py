@@ -11,6 +11,7 @@ import math
 from typing import Any, Sequence
 
 from mxtrain.core.params_file import Arrays
+from mxtrain.data.fields import Array
 from mxtrain.kvstore.buckets import Buckets
 from mxtrain.kvstore.limbs import WideBlocks
 from mxtrain.kvstore.store import open_store
@@ -20,6 +21,7 @@ from mxtrain.optim import optimizer_state, precision
 from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import KVStore, NDArray, Optimizer, Parameter
 
 
 class LocalTrainer(mx.gluon.Trainer):
@@ -33,8 +35,8 @@ class LocalTrainer(mx.gluon.Trainer):
 
     def __init__(
         self,
-        parameters: Sequence[Any],
-        optimizer: Any,
+        parameters: Sequence[Parameter],
+        optimizer: Optimizer,
         kvstore: str,
         gradient_buckets: Buckets | None = None,
         statistics_buckets: Buckets | None = None,
@@ -45,7 +47,7 @@ class LocalTrainer(mx.gluon.Trainer):
         self.wide_blocks = wide_blocks
 
     @property
-    def parameters(self) -> Sequence[Any]:
+    def parameters(self) -> Sequence[Parameter]:
         found: list[Any] = self._params
         return found
 
@@ -54,7 +56,7 @@ class LocalTrainer(mx.gluon.Trainer):
         if self.gradient_buckets is not None:
             self.gradient_buckets.start_allreduce([first for first, *_ in self._gradients()])
 
-    def finish_reduce(self, statistics: Sequence[Any] = ()) -> None:
+    def finish_reduce(self, statistics: Sequence[NDArray] = ()) -> None:
         if self.gradient_buckets is None:
             return
         gradients = self._gradients()
@@ -64,7 +66,7 @@ class LocalTrainer(mx.gluon.Trainer):
         self.gradient_buckets.finish_allreduce([first for first, *_ in gradients])
         self._copy_to_other_devices(gradients)
 
-    def reduce_again(self, is_wide: Any, grid: Grid) -> None:
+    def reduce_again(self, is_wide: Array, grid: Grid) -> None:
         if self.wide_blocks is None:
             return
         gradients = self._gradients()
@@ -72,12 +74,12 @@ class LocalTrainer(mx.gluon.Trainer):
         self.wide_blocks.sum_again(is_wide, grid, [memory(first) for first, *_ in gradients])
         self._copy_to_other_devices(gradients)
 
-    def _copy_to_other_devices(self, gradients: Sequence[Sequence[Any]]) -> None:
+    def _copy_to_other_devices(self, gradients: Sequence[Sequence[NDArray]]) -> None:
         for first, *others in gradients:
             for other in others:
                 first.copyto(other)
 
-    def gradient_norm(self, gradients: Sequence[Any]) -> float:
+    def gradient_norm(self, gradients: Sequence[NDArray]) -> float:
         """Return the norm of the sums, which are the same on all workers."""
         return precision.l2_norm(gradients)
 
@@ -103,7 +105,7 @@ class LocalTrainer(mx.gluon.Trainer):
     def load_optimizer_state(self, path: str, counts: dict[str, int]) -> None:
         optimizer_state.load(self, path, counts)
 
-    def _gradients(self) -> list[list[Any]]:
+    def _gradients(self) -> list[list[NDArray]]:
         """Return each trained parameter's gradients, one for each device."""
         return [parameter.list_grad() for parameter in self._params if parameter.grad_req != "null"]
 
@@ -113,10 +115,10 @@ class LocalTrainer(mx.gluon.Trainer):
 
 
 def open_local(
-    parameters: Sequence[Any],
-    optimizer: Any,
+    parameters: Sequence[Parameter],
+    optimizer: Optimizer,
     kvstore: str,
-    statistics: Sequence[Any],
+    statistics: Sequence[Parameter],
     num_rows: int,
     threshold: float,
 ) -> LocalTrainer:
@@ -139,7 +141,7 @@ def _device_store(kvstore: str) -> str:
     return kvstore if "dist" not in kvstore else "device" if "device" in kvstore else "local"
 
 
-def _open_gradients(kv: Any, parameters: Sequence[Any], threshold: float) -> Buckets:
+def _open_gradients(kv: KVStore, parameters: Sequence[Parameter], threshold: float) -> Buckets:
     """Return buckets in which gradients are computed, after the first worker's weights were sent to all."""
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
     gradients = _broadcast(kv, trained, "gradients", threshold)
@@ -148,7 +150,7 @@ def _open_gradients(kv: Any, parameters: Sequence[Any], threshold: float) -> Buc
     return gradients
 
 
-def _open_rows(kv: Any, statistics: Sequence[Any], num_rows: int) -> Buckets | None:
+def _open_rows(kv: KVStore, statistics: Sequence[Parameter], num_rows: int) -> Buckets | None:
     """Return buckets for rows of all `statistics`, after the first worker's statistics were sent to all."""
     if not statistics:
         return None
@@ -156,7 +158,7 @@ def _open_rows(kv: Any, statistics: Sequence[Any], num_rows: int) -> Buckets | N
     return Buckets(kv, [(num_rows, num_elements(statistics))], name="statistics-rows")
 
 
-def _broadcast(kv: Any, parameters: Sequence[Any], name: str, threshold: float = 0.0) -> Buckets:
+def _broadcast(kv: KVStore, parameters: Sequence[Parameter], name: str, threshold: float = 0.0) -> Buckets:
     """Return buckets for arrays like the parameters, which then hold the first worker's values everywhere."""
     arrays = [parameter.list_data()[0] for parameter in parameters]
     shapes, context = [array.shape for array in arrays], arrays[0].context if arrays else None
@@ -167,7 +169,7 @@ def _broadcast(kv: Any, parameters: Sequence[Any], name: str, threshold: float =
     return buckets
 
 
-def _compute_gradient_in(view: Any, parameter: Any) -> None:
+def _compute_gradient_in(view: NDArray, parameter: Parameter) -> None:
     """Make autograd write the parameter's gradient on its first device into `view`, a bucket's memory."""
     parameter._grad[0] = view
     mx.autograd.mark_variables(parameter.list_data(), parameter.list_grad(), parameter.grad_req)

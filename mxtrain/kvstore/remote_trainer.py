@@ -8,15 +8,17 @@ row-sparse tables, where the sum of all shares is one update. Does not own what 
 from __future__ import annotations
 
 import math
-from typing import Any, Sequence
+from typing import Sequence
 
 from mxtrain.cluster.worker_group import WorkerGroup, step_group, sum_arrays
 from mxtrain.config.components.stores import is_async
 from mxtrain.core.params_file import Arrays
+from mxtrain.data.fields import Array
 from mxtrain.kvstore.server_client import ServerClient
 from mxtrain.optim import precision
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 
 
 class RemoteTrainer:
@@ -24,7 +26,9 @@ class RemoteTrainer:
 
     is_remote = True
 
-    def __init__(self, parameters: Sequence[Any], optimizer: Any, kvstore: str, group: WorkerGroup):
+    def __init__(
+        self, parameters: Sequence[Parameter], optimizer: Optimizer, kvstore: str, group: WorkerGroup
+    ):
         self.staleness = 0 if is_async(kvstore) else None
         self.parameters = list(parameters)
         self._step_group = step_group(group, kvstore)
@@ -39,7 +43,7 @@ class RemoteTrainer:
                 for other in others:
                     first += other.as_in_context(first.context)
 
-    def finish_reduce(self, statistics: Sequence[Any] = ()) -> None:
+    def finish_reduce(self, statistics: Sequence[NDArray] = ()) -> None:
         """Sum `statistics` over the workers; only the servers see the sum of the gradients."""
         if not statistics or self._step_group.world_size == 1:
             return
@@ -47,10 +51,10 @@ class RemoteTrainer:
         for array, total in zip(statistics, totals):
             array[:] = mx.nd.array(total)
 
-    def reduce_again(self, is_wide: Any, grid: Grid) -> None:
+    def reduce_again(self, is_wide: Array, grid: Grid) -> None:
         """Do nothing: the servers add gradients as they come."""
 
-    def gradient_norm(self, gradients: Sequence[Any]) -> float:
+    def gradient_norm(self, gradients: Sequence[NDArray]) -> float:
         """Return the norm of all workers' shares side by side: none has their sum, and all have to agree."""
         of_share = precision.l2_norm(gradients)
         return math.sqrt(self._step_group.sum([of_share * of_share])[0])

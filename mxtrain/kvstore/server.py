@@ -19,6 +19,7 @@ from mxtrain.kvstore.server_updater import ServerUpdater
 from mxtrain.kvstore.store import starting_ps_lite
 from mxtrain.optim import extra_optimizers
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import KVStore
 
 if TYPE_CHECKING:
     from mxtrain.cluster.agent import Agent
@@ -48,7 +49,7 @@ def serve(agent: Agent) -> NoReturn:
 class Controller:
     """A server's response to a command, which any worker or anybody who reaches its port may have sent."""
 
-    def __init__(self, store: Any, agent: Agent):
+    def __init__(self, store: KVStore, agent: Agent):
         self.store, self.agent = store, agent
         self.updater: ServerUpdater | None = None
 
@@ -70,7 +71,7 @@ class Controller:
             self._end_if_short_of_memory(error)
             self.agent.fail(RESTART_ME, f"refused a command: {error}; {ps_lite.STRANGERS}")
 
-    def _set_optimizer(self, optimizer: Any) -> None:
+    def _set_optimizer(self, optimizer: object) -> None:
         if not isinstance(optimizer, mx.optimizer.Optimizer):
             raise ValueError(f"a {type(optimizer).__name__} in the place of an optimizer")
         self.updater = ServerUpdater(optimizer)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from mxtrain.kvstore.store import open_store
 from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.optimizer_state import state_arrays
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 
 COMMAND_HEAD = 0  # of the commands that reach Python on a server
 
@@ -32,7 +33,9 @@ COMMAND_HEAD = 0  # of the commands that reach Python on a server
 class ServerClient:
     """One worker's client of all servers. All workers make it at the same time, with equal weights."""
 
-    def __init__(self, parameters: Sequence[Any], optimizer: Any, kvstore: str, group: WorkerGroup):
+    def __init__(
+        self, parameters: Sequence[Parameter], optimizer: Optimizer, kvstore: str, group: WorkerGroup
+    ):
         self.group, self.optimizer = group, optimizer
         self.trained = {index: each for index, each in enumerate(parameters) if each.grad_req != "null"}
         num_servers = int(os.environ["DMLC_NUM_SERVER"])
@@ -99,7 +102,7 @@ class ServerClient:
         self.group.sum(0)
         return arrays, self.num_updates
 
-    def load(self, state: Mapping[str, Any], num_updates: int) -> None:
+    def load(self, state: Mapping[str, NDArray], num_updates: int) -> None:
         """Replace what the servers hold by the first worker's weights and by the arrays of `save`; all workers call it.
 
         A `dist_sync` server waits for a push of every worker, so the others push zeros.
@@ -122,21 +125,21 @@ class ServerClient:
         for index, table in self._tables():
             table.set_data(self._pull_table(index + 1, table.shape))
 
-    def _pull_table(self, key: int, shape: tuple[int, ...]) -> Any:
+    def _pull_table(self, key: int, shape: tuple[int, ...]) -> NDArray:
         pulled = sparse_rows.empty(shape)
         self.store.row_sparse_pull(key, pulled, row_ids=mx.nd.arange(shape[0], dtype="int64"))
         return pulled.data
 
-    def _pull_rows(self, key: int, table: Any, ids: Any) -> None:
+    def _pull_rows(self, key: int, table: Parameter, ids: NDArray) -> None:
         """Pull the rows of the table that a batch uses, to the device of `ids`."""
         pulled = sparse_rows.empty(table.shape, ids.context)
         self.store.row_sparse_pull(key, pulled, row_ids=ids.reshape((-1,)).astype("int64"))
         table.data(ids.context)[pulled.indices] = pulled.data
 
-    def _tables(self) -> Iterator[tuple[int, Any]]:
+    def _tables(self) -> Iterator[tuple[int, Parameter]]:
         return ((index, each) for index, each in self.trained.items() if sparse_rows.is_table(each))
 
-    def _fresh_state(self) -> dict[str, Any]:
+    def _fresh_state(self) -> dict[str, NDArray]:
         """Return new optimizer state by `index.place`, the names that checkpoints have."""
         state = {}
         for index, parameter in self.trained.items():
@@ -151,7 +154,9 @@ class ServerClient:
                 state[f"{index}.{place}"] = array
         return state
 
-    def _keys_and_arrays(self, state: Mapping[str, Any], num_updates: int) -> Iterator[tuple[int, Any]]:
+    def _keys_and_arrays(
+        self, state: Mapping[str, NDArray], num_updates: int
+    ) -> Iterator[tuple[int, NDArray]]:
         """Yield every key with the array that servers are to hold under it."""
         clock = self._clock(0)
         clock[0] = num_updates
@@ -172,7 +177,7 @@ class ServerClient:
         index, place = map(int, name.split("."))
         return index, (place + 1) * self.stride + index + 1
 
-    def _clock(self, at: int) -> Any:
+    def _clock(self, at: int) -> NDArray:
         clock = np.zeros(1 + self.group.world_size)
         clock[at] = at > 0
         return mx.nd.array(clock, dtype="float64")
@@ -181,5 +186,5 @@ class ServerClient:
         self.store._send_command_to_servers(COMMAND_HEAD, text(command))
 
 
-def _zeros_like(array: Any) -> Any:
+def _zeros_like(array: NDArray) -> NDArray:
     return sparse_rows.empty(array.shape) if array.stype == "row_sparse" else array.zeros_like()

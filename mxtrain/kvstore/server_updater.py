@@ -14,6 +14,7 @@ import numpy as np
 from mxtrain.kvstore.commands import Assign, Command, SetLearningRate
 from mxtrain.optim.optimizer_state import state_arrays
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import NDArray, Optimizer
 
 CLOCK = 0
 
@@ -21,7 +22,7 @@ CLOCK = 0
 class ServerUpdater:
     """The updater of a server's store: applies `optimizer` to every push, until a command changes that."""
 
-    def __init__(self, optimizer: Any):
+    def __init__(self, optimizer: Optimizer):
         self.optimizer = optimizer
         self.updater = mx.optimizer.get_updater(optimizer)
         self.stride = 0  # as long as the workers are stock ones: every key is a parameter
@@ -41,7 +42,7 @@ class ServerUpdater:
             self.optimizer.begin_num_update = self.optimizer.num_update = command.num_updates
             self.optimizer._index_update_count.clear()
 
-    def __call__(self, key: int, pushed: Any, stored: Any) -> None:
+    def __call__(self, key: int, pushed: NDArray, stored: NDArray) -> None:
         """Change the array `stored` under `key` by what was pushed to it."""
         if not self.stride:
             self.updater(key, pushed, stored)
@@ -52,14 +53,14 @@ class ServerUpdater:
         else:
             self._update(key, pushed, stored)
 
-    def _assign(self, key: int, pushed: Any, stored: Any) -> None:
+    def _assign(self, key: int, pushed: NDArray, stored: NDArray) -> None:
         place, parameter = divmod(key, self.stride)
         if place:
             self.state_of.setdefault(parameter, {})[place] = stored
         stored[:] = pushed
         stored.wait_to_read()
 
-    def _update(self, key: int, gradient: Any, weight: Any) -> None:
+    def _update(self, key: int, gradient: NDArray, weight: NDArray) -> None:
         if key not in self.updater.states:
             arrays = self.state_of.get(key, {})
             fresh = self.optimizer.create_state_multi_precision(key, weight)
@@ -80,7 +81,7 @@ def _replaced(state: Any, arrays: Iterator[Any]) -> Any:
     return next(arrays)
 
 
-def _advance_clock(pushed: Any, clock: Any) -> None:
+def _advance_clock(pushed: NDArray, clock: NDArray) -> None:
     """Count one update. The clock's first number is that count; then, for each worker, the count before its last one.
 
     `pushed` is not zero where the workers of this update have their numbers.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Iterator
+from typing import Iterator
 
 from mxtrain.cluster import ps_lite, unix_sockets
 from mxtrain.core.errors import RestartMe
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import KVStore
 
 
-def open_store(name: str) -> Any:
+def open_store(name: str) -> KVStore:
     """Return the KVStore `name` (`dist_sync`, `dist_async`, ...), connected to all processes of the cluster."""
     with starting_ps_lite():
         return mx.kv.create(name)

@@ -6,15 +6,17 @@ on the servers; how a step uses a trainer is `train/step.py`'s.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Sequence
+from typing import Protocol, Sequence
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config.components.stores import is_async
 from mxtrain.core.params_file import Arrays
+from mxtrain.data.fields import Array
 from mxtrain.kvstore import local_trainer
 from mxtrain.kvstore.remote_trainer import RemoteTrainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.sums.grid import Grid
+from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 
 
 class StepTrainer(Protocol):
@@ -25,7 +27,7 @@ class StepTrainer(Protocol):
     """
 
     @property
-    def parameters(self) -> Sequence[Any]:
+    def parameters(self) -> Sequence[Parameter]:
         """All parameters of the net, those that do not train too."""
         ...
 
@@ -43,21 +45,21 @@ class StepTrainer(Protocol):
         """Start summing the gradients over devices and workers; does not wait for the backward pass to end."""
         ...
 
-    def finish_reduce(self, statistics: Sequence[Any] = ()) -> None:
+    def finish_reduce(self, statistics: Sequence[NDArray] = ()) -> None:
         """Replace `statistics`, and gradients that are summed on the workers, by their sums over the step's workers.
 
         `statistics` is empty, or one array of rows.
         """
         ...
 
-    def reduce_again(self, is_wide: Any, grid: Grid) -> None:
+    def reduce_again(self, is_wide: Array, grid: Grid) -> None:
         """Sum all digits of the blocks of `grid` that are wide on any worker; called after `finish_reduce`.
 
         `is_wide` says which are on this worker. A collective.
         """
         ...
 
-    def gradient_norm(self, gradients: Sequence[Any]) -> float:
+    def gradient_norm(self, gradients: Sequence[NDArray]) -> float:
         """Return the L2 norm that all workers judge the step by; `gradients` are those of the first device."""
         ...
 
@@ -87,10 +89,10 @@ class StepTrainer(Protocol):
 
 
 def open_trainer(
-    parameters: Sequence[Any],
-    optimizer: Any,
+    parameters: Sequence[Parameter],
+    optimizer: Optimizer,
     kvstore: str,
-    statistics: Sequence[Any] = (),
+    statistics: Sequence[Parameter] = (),
     threshold: float = 0.0,
     group: WorkerGroup = SINGLE_WORKER,
     num_rows: int = 1,

@@ -17,8 +17,9 @@ from mxtrain.config.components.component import load
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import NDArray
 
-Loss = Callable[[Any, Any], Any]
+Loss = Callable[[NDArray, NDArray], NDArray]
 
 
 def build(text: str, label_smoothing: float, num_classes: int, objects: ProgramObjects = NO_OBJECTS) -> Loss:
@@ -52,21 +53,21 @@ def _known(target: str, text: str, smoothing: float) -> Loss | None:
     return functools.partial(load(loss.factories[target]), **hyperparameters, **more)
 
 
-def cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
+def cross_entropy(output: NDArray, label: NDArray, smoothing: float = 0.0) -> NDArray:
     """Return the cross-entropy of softmax with the label's class, which smoothing mixes with all classes."""
     log_probabilities = output.log_softmax(axis=1)
     losses = -log_probabilities.pick(label, axis=1)
     return losses if not smoothing else (1 - smoothing) * losses - smoothing * log_probabilities.mean(axis=1)
 
 
-def focal(output: Any, label: Any, gamma: float) -> Any:
+def focal(output: NDArray, label: NDArray, gamma: float) -> NDArray:
     """Return the focal loss (Lin et al., 2017): less for samples whose label the net is certain of."""
     losses = cross_entropy(output, label)
     # MXNet's log_softmax gives up to 2e-6 for a certain label: less than nothing, which has no power of 1.5.
     return (1 - (-losses).exp()).relu() ** gamma * losses
 
 
-def binary_cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
+def binary_cross_entropy(output: NDArray, label: NDArray, smoothing: float = 0.0) -> NDArray:
     """Return the mean over classes of the sigmoid cross-entropy, each class being a decision of its own."""
     num_classes = output.shape[1]
     target = (1 - smoothing) * label.one_hot(num_classes) + smoothing / num_classes
@@ -77,7 +78,7 @@ def binary_cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any
     return (positive - output * target + mx.nd.Activation(-output.abs(), "softrelu")).mean(axis=1)
 
 
-def label_cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
+def label_cross_entropy(output: NDArray, label: NDArray, smoothing: float = 0.0) -> NDArray:
     """Return the sigmoid cross-entropy of each label; smoothing brings labels nearer to a half.
 
     The two terms keep small losses and the gradient at 0 exact, which the usual one with |output| does not.
@@ -87,37 +88,37 @@ def label_cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
     return target * present + (1 - target) * absent
 
 
-def label_focal(output: Any, label: Any, gamma: float) -> Any:
+def label_focal(output: NDArray, label: NDArray, gamma: float) -> NDArray:
     """Return the focal loss of each label, less for those that the net is certain of."""
     losses = label_cross_entropy(output, label)
     return (1 - (-losses).exp()) ** gamma * losses
 
 
-def label_distillation(output: Any, teacher_output: Any, temperature: float) -> Any:
+def label_distillation(output: NDArray, teacher_output: NDArray, temperature: float) -> NDArray:
     """Return the distance from a teacher's output for each label by itself, as `distillation` does for classes."""
     taught = (teacher_output / temperature).sigmoid()
     apart = label_cross_entropy(output / temperature, taught)
     return temperature**2 * (apart - label_cross_entropy(teacher_output / temperature, taught))
 
 
-def l1(output: Any, label: Any) -> Any:
+def l1(output: NDArray, label: NDArray) -> NDArray:
     """Return the mean absolute difference over a sample's targets."""
     return (output - label).abs().mean(axis=1)
 
 
-def l2(output: Any, label: Any) -> Any:
+def l2(output: NDArray, label: NDArray) -> NDArray:
     """Return the mean squared difference over a sample's targets."""
     return (output - label).square().mean(axis=1)
 
 
-def huber(output: Any, label: Any, delta: float) -> Any:
+def huber(output: NDArray, label: NDArray, delta: float) -> NDArray:
     """Return half of the squared difference up to `delta`, and beyond it a straight line (Huber, 1964)."""
     apart = (output - label).abs()
     near = apart.clip(0, delta)
     return (near * (apart - 0.5 * near)).mean(axis=1)
 
 
-def distillation(output: Any, teacher_output: Any, temperature: float) -> Any:
+def distillation(output: NDArray, teacher_output: NDArray, temperature: float) -> NDArray:
     """Return the distance from a teacher's output, both softened by the temperature (Hinton et al., 2015).
 
     This is the Kullback-Leibler divergence, which has the gradient of cross-entropy and is 0 where both agree, times
@@ -128,7 +129,9 @@ def distillation(output: Any, teacher_output: Any, temperature: float) -> Any:
     return temperature**2 * (log_teacher.exp() * (log_teacher - log_own)).sum(axis=1)
 
 
-def _user_loss(path: str, objects: ProgramObjects, output: Any, label: Any, shape: tuple[int, ...]) -> Loss:
+def _user_loss(
+    path: str, objects: ProgramObjects, output: NDArray, label: NDArray, shape: tuple[int, ...]
+) -> Loss:
     """Return the user's function, or an instance of their class, as Gluon's losses are classes.
 
     It has to make losses of `shape` of these arrays.

@@ -12,9 +12,10 @@ import numpy as np
 
 from mxtrain.data.augment.normalization import OF_COLOURS, Normalisation
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Device, NDArray
 
 
-def normalized(data: Any, normalisation: Normalisation = OF_COLOURS) -> Any:
+def normalized(data: NDArray, normalisation: Normalisation = OF_COLOURS) -> NDArray:
     """Return pictures as the net takes them; no gradient goes through."""
     if data.dtype != np.uint8:
         return data
@@ -24,7 +25,7 @@ def normalized(data: Any, normalisation: Normalisation = OF_COLOURS) -> Any:
 
 
 @functools.lru_cache(maxsize=None)
-def _numbers(context: Any, normalisation: Normalisation) -> tuple[Any, Any]:
+def _numbers(context: Device, normalisation: Normalisation) -> tuple[NDArray, NDArray]:
     factor, offset = factor_and_offset(normalisation)
     return mx.nd.array(factor, ctx=context), mx.nd.array(offset, ctx=context)
 

@@ -20,6 +20,7 @@ from mxtrain.models.parameters import weights
 from mxtrain.models.parameters.running_statistics import NAME_ENDINGS
 from mxtrain.models.rewrites import prelu
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block
 
 Widths = Dict[
     str, int
@@ -40,7 +41,7 @@ class Groups(NamedTuple):
         return self.paths[self.channels.groups[group].layers[0]]
 
 
-def groups_of(net: Any, name: str, input_shape: Shape) -> Groups:
+def groups_of(net: Block, name: str, input_shape: Shape) -> Groups:
     """Return the groups of channels of the net that `--model name` has built, for inputs of this shape.
 
     UsageError for one whose graph does not tell.
@@ -124,7 +125,7 @@ def _unprunable(name: str, why: str) -> UsageError:
 # Narrow layers
 
 
-def remove_channels(net: Any, groups: Groups, widths: Widths) -> None:
+def remove_channels(net: Block, groups: Groups, widths: Widths) -> None:
     """Give the layers of a net that is not initialised yet so few channels."""
     sizes = sizes_with(groups, widths)
     parameters = {parameter.name: parameter for parameter in net.collect_params().values()}
@@ -154,7 +155,7 @@ def length(line: Line, sizes: Mapping[int, int]) -> int:
     return sum(sizes[part.group] * part.times for part in line)
 
 
-def _set_width(layer: Any, width: int, is_depthwise: bool) -> None:
+def _set_width(layer: Block, width: int, is_depthwise: bool) -> None:
     """Have a convolution or dense layer make so many channels; its graph says the number, besides its weights."""
     if isinstance(layer, mx.gluon.nn.Dense):
         layer._units = width

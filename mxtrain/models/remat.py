@@ -20,6 +20,7 @@ from mxtrain.models.parameters.running_statistics import parameters as running_s
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.graph_rewrites import Graph
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, Device, NDArray, Parameter, ParameterDict, Symbol
 
 LARGEST_SEED = 2**31 - 1
 RANDOM = re.compile("Dropout|random|sample|shuffle|rrelu", re.IGNORECASE)
@@ -37,7 +38,7 @@ class SegmentInput(NamedTuple):
 class RecomputedNet(mx.gluon.Block):
     """A net computed in segments. Its parameters have the same names as the net's."""
 
-    def __init__(self, net: Any, graphs: Sequence[Graph], data: str, queueing: Mapping[str, int] = DEFAULT):
+    def __init__(self, net: Block, graphs: Sequence[Graph], data: str, queueing: Mapping[str, int] = DEFAULT):
         super().__init__(prefix="")
         self.net = net
         parameters = net.collect_params()
@@ -52,10 +53,10 @@ class RecomputedNet(mx.gluon.Block):
         self._is_plain = False
         self._pending: dict[Any, list[SegmentInput]] = {}
 
-    def collect_params(self, select: str | None = None) -> Any:
+    def collect_params(self, select: str | None = None) -> ParameterDict:
         return self.net.collect_params(select)
 
-    def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Any]:
+    def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         named: dict[str, Any] = self.net._collect_params_with_prefix(prefix)
         return named
 
@@ -64,7 +65,7 @@ class RecomputedNet(mx.gluon.Block):
         self._is_plain = not active
         self.net.hybridize(active=False)
 
-    def forward(self, data: Any) -> Any:
+    def forward(self, data: NDArray) -> NDArray:
         """Compute the net, recording only the last segment: its backward pass follows, so it is not computed again."""
         if self._is_plain:
             return self.net(data)
@@ -90,11 +91,11 @@ class RecomputedNet(mx.gluon.Block):
         self._pending[data.context] = [*kept, SegmentInput(passed, None)]
         return self._computed(len(self._segments) - 1, passed, data)
 
-    def _computed(self, place: int, passed: Any, data: Any) -> Any:
+    def _computed(self, place: int, passed: NDArray, data: NDArray) -> NDArray:
         """Return what a segment makes of what the one before it has `passed`; `data` is the net's input."""
         return self._segments[place](passed, *([data] if self._takes_data[place] else []))
 
-    def finish_backward(self, context: Any) -> None:
+    def finish_backward(self, context: Device) -> None:
         """Continue `backward`, which has gone through the loss and the last segment, through the other segments."""
         kept = self._pending.pop(context)
         gradient = kept.pop().data.grad
@@ -114,7 +115,7 @@ class RecomputedNet(mx.gluon.Block):
             del output, data
 
 
-def recompute(net: Any, name: str, picture_shape: tuple[int, ...]) -> RecomputedNet:
+def recompute(net: Block, name: str, picture_shape: tuple[int, ...]) -> RecomputedNet:
     """Return the compiled net computed in segments; UsageError, which names the model `name`, if it cannot be cut."""
     if not getattr(net, "_active", False):
         raise UsageError(f"--remat: {name} is no graph, so it cannot be cut; leave it out")
@@ -143,24 +144,24 @@ def recompute(net: Any, name: str, picture_shape: tuple[int, ...]) -> Recomputed
     return made
 
 
-def finish_backward(net: Any, context: Any) -> None:
+def finish_backward(net: Block, context: Device) -> None:
     """Complete a backward pass on `context`; does nothing for a net that is not recomputed."""
     if isinstance(net, RecomputedNet):
         net.finish_backward(context)
 
 
-def unwrapped(net: Any) -> Any:
+def unwrapped(net: Block) -> Block:
     """Return the net itself, whether or not it is recomputed."""
     return net.net if isinstance(net, RecomputedNet) else net
 
 
-def graph_of(net: Any) -> tuple[Sequence[Any], Any] | None:
+def graph_of(net: Block) -> tuple[Sequence[Symbol], Symbol] | None:
     """Return the inputs and the output of a compiled net's whole graph; None of a net that is no graph."""
     found = net.whole_graph if isinstance(net, RecomputedNet) else getattr(net, "_cached_graph", None)
     return found or None
 
 
-def _segment(graph: Graph, parameters: Any, data: str, queueing: Mapping[str, int]) -> Any:
+def _segment(graph: Graph, parameters: ParameterDict, data: str, queueing: Mapping[str, int]) -> Block:
     """Return the segment as a block of what is handed on and, where it needs that, of the net's input `data`."""
     output = mx.sym.load_json(json.dumps(graph))
     inputs = [mx.sym.var(name) for name in (segments.HANDED_ON, data) if name in _names(graph)]
@@ -176,7 +177,7 @@ def _names(graph: Graph) -> set[str]:
     return {node["name"] for node in graph["nodes"]}
 
 
-def _first_trained(graphs: Sequence[Graph], parameters: Any) -> int:
+def _first_trained(graphs: Sequence[Graph], parameters: ParameterDict) -> int:
     """Return the position of the first segment that has a parameter which trains."""
     trained = {name for name, parameter in parameters.items() if parameter.grad_req != "null"}
     return next(place for place, graph in enumerate(graphs) if trained & _names(graph))
@@ -187,11 +188,11 @@ def _is_random(graph: Graph) -> bool:
     return any(RANDOM.search(node["op"] + str(node.get("attrs"))) for node in graph["nodes"])
 
 
-def _draw_seed(context: Any) -> int:
+def _draw_seed(context: Device) -> int:
     """Draw a seed from the stream that the step has seeded, as MXNet cannot return to a position in a stream."""
     return int(mx.nd.random.randint(0, LARGEST_SEED, shape=(1,), ctx=context).asscalar())
 
 
-def _seed(seed: int | None, context: Any) -> None:
+def _seed(seed: int | None, context: Device) -> None:
     if seed is not None:
         mx.random.seed(seed, ctx=context)

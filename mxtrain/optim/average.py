@@ -18,6 +18,7 @@ from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim.average_plan import AveragePlan
 from mxtrain.optim.companion import Companion
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 class WeightAverage(Companion):
     """The sums of the weights taken so far, in float64, by the names of `weights.named_parameters`."""
 
-    def __init__(self, net: Any, plan: AveragePlan):
+    def __init__(self, net: Block, plan: AveragePlan):
         self.net, self.plan = net, plan
         self.taken: list[int] = []  # after which steps
         self.totals: Arrays = {}

@@ -14,12 +14,13 @@ from mxtrain.core.params_file import Arrays
 from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim.companion import Companion
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, NDArray, Parameter
 
 
 class Ema(Companion):
     """The averages, under the names of `weights.named_parameters`."""
 
-    def __init__(self, net: Any, decay: float):
+    def __init__(self, net: Block, decay: float):
         self.net, self.decay, self.num_updates = net, decay, 0
         self.averages = {
             name: parameter.list_data()[0].copy() for name, parameter in weights.named_parameters(net).items()
@@ -69,7 +70,7 @@ def decay_after(decay: float, num_updates: int) -> float:
     return min(decay, (1.0 + num_updates) / (10.0 + num_updates))
 
 
-def _set(named: dict[str, Any], arrays: dict[str, Any]) -> None:
+def _set(named: dict[str, Parameter], arrays: dict[str, NDArray]) -> None:
     for name, parameter in named.items():
         weights.put(parameter, arrays[name])
     mx.nd.waitall()

@@ -12,6 +12,7 @@ from typing import Any
 
 from mxtrain.optim.weight_decay import is_bias_or_norm
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import NDArray, Optimizer
 
 
 class _Adam(mx.optimizer.Optimizer):
@@ -21,14 +22,14 @@ class _Adam(mx.optimizer.Optimizer):
         super().__init__(**kwargs)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 
-    def create_state(self, index: int, weight: Any) -> Any:
+    def create_state(self, index: int, weight: NDArray) -> Any:
         return mx.nd.zeros_like(weight), mx.nd.zeros_like(weight)
 
 
 class AdamW(_Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter)."""
 
-    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         self._update_count(index)
         count = self._index_update_count[index]
         rate, decay = self._get_lr(index), self._get_wd(index)
@@ -59,7 +60,7 @@ class NAdam(_Adam):
         super().__init__(**kwargs)
         self.momentum_decay = momentum_decay
 
-    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         rate, grad, count = _prepare(self, index, weight, grad)
         mean, variance = state
         mean[:] = self.beta1 * mean + (1.0 - self.beta1) * grad
@@ -91,7 +92,7 @@ def momentum_product(beta1: float, momentum_decay: float, count: int) -> float:
 class AdaMax(_Adam):
     """Adam with the largest gradient (Kingma and Ba). MXNet's divides 0 by 0 if a gradient has always been 0."""
 
-    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         rate, grad, count = _prepare(self, index, weight, grad)
         mean, largest = state
         mean[:] = self.beta1 * mean + (1.0 - self.beta1) * grad
@@ -111,7 +112,7 @@ class Lamb(_Adam):
         super().__init__(**kwargs)
         self.lower_bound, self.upper_bound, self.bias_correction = lower_bound, upper_bound, bias_correction
 
-    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         self._update_count(index)
         mean, variance = state
         direction = mx.nd.lamb_update_phase1(
@@ -147,14 +148,14 @@ class _Momentum(mx.optimizer.Optimizer):
         super().__init__(**kwargs)
         self.momentum = momentum
 
-    def create_state(self, index: int, weight: Any) -> Any:
+    def create_state(self, index: int, weight: NDArray) -> Any:
         return mx.nd.zeros_like(weight)
 
 
 class Nag(_Momentum):
     """SGD with Nesterov's momentum. MXNet's computes the momentum's decay from the weight after its change."""
 
-    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         rate, grad, _ = _prepare(self, index, weight, grad)
         mx.nd.nag_mom_update(weight, grad, state, lr=rate, momentum=self.momentum, out=weight)
 
@@ -162,7 +163,7 @@ class Nag(_Momentum):
 class Signum(_Momentum):
     """SGD by the sign of the mean gradient (Bernstein et al.). MXNet's decays differently with a momentum of 0."""
 
-    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         rate, grad, _ = _prepare(self, index, weight, grad)
         mx.nd.signum_update(weight, grad, state, lr=rate, momentum=self.momentum, out=weight)
 
@@ -178,7 +179,7 @@ class Lars(_Momentum):
         super().__init__(**kwargs)
         self.eta, self.epsilon = eta, epsilon
 
-    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         self._update_count(index)
         rate, decay = self._get_lr(index), self._get_wd(index)
         rates = mx.nd.array([rate], ctx=weight.context)
@@ -208,10 +209,10 @@ class AdaDelta(mx.optimizer.Optimizer):
         super().__init__(**kwargs)
         self.rho, self.epsilon = rho, epsilon
 
-    def create_state(self, index: int, weight: Any) -> Any:
+    def create_state(self, index: int, weight: NDArray) -> Any:
         return mx.nd.zeros_like(weight), mx.nd.zeros_like(weight)
 
-    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         rate, grad, _ = _prepare(self, index, weight, grad)
         squares, deltas = state
         squares[:] = self.rho * squares + (1.0 - self.rho) * grad * grad
@@ -220,13 +221,13 @@ class AdaDelta(mx.optimizer.Optimizer):
         weight[:] -= rate * delta
 
 
-def _norm(array: Any) -> Any:
+def _norm(array: NDArray) -> NDArray:
     """Return the L2 norm; on a CPU MXNet's `norm` and `multi_sum_sq` lose 5% and more from 20 million numbers on."""
     flat = array.reshape((-1,))
     return mx.nd.dot(flat, flat).sqrt()
 
 
-def _prepare(optimizer: Any, index: int, weight: Any, grad: Any) -> tuple[float, Any, int]:
+def _prepare(optimizer: Optimizer, index: int, weight: NDArray, grad: NDArray) -> tuple[float, NDArray, int]:
     """Count the update; return its rate, the gradient with its L2 decay, and the number of the update."""
     optimizer._update_count(index)
     grad = grad * optimizer.rescale_grad
@@ -238,6 +239,6 @@ def _prepare(optimizer: Any, index: int, weight: Any, grad: Any) -> tuple[float,
     return optimizer._get_lr(index), grad, optimizer._index_update_count[index]
 
 
-def ada_grad(epsilon: float, **others: Any) -> Any:
+def ada_grad(epsilon: float, **others: Any) -> Optimizer:
     """Return MXNet's AdaGrad, which calls `epsilon` otherwise."""
     return mx.optimizer.AdaGrad(eps=epsilon, **others)

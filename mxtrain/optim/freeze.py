@@ -8,14 +8,15 @@ evaluation, and they do not move.
 from __future__ import annotations
 
 import fnmatch
-from typing import Any, Sequence
+from typing import Sequence
 
 from mxtrain.core.errors import UsageError, nearest
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block
 
 
-def freeze(net: Any, patterns: str) -> list[str]:
+def freeze(net: Block, patterns: str) -> list[str]:
     """Freeze the parameters that the patterns match, and return their names; call it before the net is compiled.
 
     UsageError if a pattern matches nothing or nothing is left to train.

@@ -15,6 +15,7 @@ from mxtrain.models.parameters import weights
 from mxtrain.models.remat import unwrapped
 from mxtrain.optim.freeze import matching_names
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, Parameter
 
 SEQUENCES = (
     mx.gluon.nn.Sequential,
@@ -22,7 +23,7 @@ SEQUENCES = (
 )  # but no kind of them, such as branches side by side
 
 
-def scale_rates(net: Any, optim: Optim) -> None:
+def scale_rates(net: Block, optim: Optim) -> None:
     """Set the factor of each parameter's rate; as the net has it where neither flag is given.
 
     UsageError for a pattern that matches nothing, and where a net has no layers to tell apart.
@@ -39,7 +40,7 @@ def scale_rates(net: Any, optim: Optim) -> None:
         parameter.lr_mult = factors[name] * optim.layer_decay ** depths.get(name, 0)
 
 
-def _depths(net: Any, named: dict[str, Any]) -> dict[str, int]:
+def _depths(net: Block, named: dict[str, Parameter]) -> dict[str, int]:
     """Return for each parameter how many layers lie between it and the output; what is the net's own lies deepest."""
     found = layers(unwrapped(net))
     if len(found) < 2:
@@ -50,7 +51,7 @@ def _depths(net: Any, named: dict[str, Any]) -> dict[str, int]:
     return {name: depth_of.get(id(parameter), len(found) - 1) for name, parameter in named.items()}
 
 
-def layers(net: Any) -> list[list[Any]]:
+def layers(net: Block) -> list[list[Parameter]]:
     """Return the parameters of each layer of a net, in the order in which it registers them.
 
     A layer is a child of the net, of a sequence in it or of the body that it has, with all that is inside, such as a
@@ -66,7 +67,7 @@ def layers(net: Any) -> list[list[Any]]:
     return found
 
 
-def _blocks(net: Any) -> Iterator[Any]:
+def _blocks(net: Block) -> Iterator[Block]:
     for child in net._children.values():
         if type(child) in SEQUENCES or (type(net) not in SEQUENCES and _is_body(child)):
             yield from _blocks(child)
@@ -74,7 +75,7 @@ def _blocks(net: Any) -> Iterator[Any]:
             yield child
 
 
-def _is_body(block: Any) -> bool:
+def _is_body(block: Block) -> bool:
     """Return whether a block has a sequence of blocks that have blocks: a net inside a net, and no residual block."""
     sequences = [child for child in block._children.values() if type(child) in SEQUENCES]
     return any(layer._children for sequence in sequences for layer in sequence._children.values())

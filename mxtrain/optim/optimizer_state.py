@@ -11,6 +11,7 @@ from typing import Any
 
 from mxtrain.core.params_file import Arrays
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import NDArray, Optimizer, Trainer
 
 # Attributes that a step sets anyway, or that the update counts stand for.
 RESTORED_OTHERWISE = ("lr", "rescale_grad", "num_update")
@@ -19,7 +20,7 @@ RESTORED_OTHERWISE = ("lr", "rescale_grad", "num_update")
 class ExtraOptimizerState:
     """Numbers that an optimizer changes in attributes of its own, besides its arrays, such as Nadam's `m_schedule`."""
 
-    def __init__(self, optimizer: Any):
+    def __init__(self, optimizer: Optimizer):
         self._optimizer, self._initial = optimizer, _numbers(optimizer)
 
     def changed(self) -> dict[str, float]:
@@ -32,7 +33,7 @@ class ExtraOptimizerState:
         vars(self._optimizer).update(hyperparameters)
 
 
-def _numbers(optimizer: Any) -> dict[str, float]:
+def _numbers(optimizer: Optimizer) -> dict[str, float]:
     return {
         name: value
         for name, value in vars(optimizer).items()
@@ -40,7 +41,7 @@ def _numbers(optimizer: Any) -> dict[str, float]:
     }
 
 
-def of_trainer(trainer: Any) -> Arrays:
+def of_trainer(trainer: Trainer) -> Arrays:
     """Return a copy of every state array of a gluon Trainer's first device; all devices hold the same."""
     return {
         f"{index}.{place}": array.asnumpy()
@@ -49,7 +50,7 @@ def of_trainer(trainer: Any) -> Arrays:
     }
 
 
-def load(trainer: Any, path: str, counts: dict[str, int]) -> None:
+def load(trainer: Trainer, path: str, counts: dict[str, int]) -> None:
     """Give a gluon Trainer the arrays of the file `path`, on every device, and the `counts` of `update_counts`."""
     arrays = mx.nd.load(path)
     optimizer = trainer._optimizer
@@ -69,14 +70,14 @@ def load(trainer: Any, path: str, counts: dict[str, int]) -> None:
     optimizer.num_update = max(restored.values(), default=0)
 
 
-def update_counts(trainer: Any) -> dict[str, int]:
+def update_counts(trainer: Trainer) -> dict[str, int]:
     """Return how often each parameter has been updated, which Adam's bias correction depends on."""
     device = trainer._params[0].list_data()[0].context.device_id
     trainer._optimizer._set_current_context(device)
     return {str(index): count for index, count in trainer._optimizer._index_update_count.items()}
 
 
-def state_arrays(state: Any) -> list[Any]:
+def state_arrays(state: Any) -> list[NDArray]:
     """Return the arrays inside one parameter's state, which is None, an array, or nested tuples of those."""
     if state is None:
         return []

@@ -16,9 +16,10 @@ from mxtrain.config.components import optimizers as components
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import UsageError, in_user_code
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Optimizer
 
 
-def build(optim: Optim, objects: ProgramObjects = NO_OBJECTS) -> Any:
+def build(optim: Optim, objects: ProgramObjects = NO_OBJECTS) -> Optimizer:
     """Return the optimizer that `optim` names; a user's own gets --momentum if it takes one."""
     name, hyperparameters = components.parse(optim)
     own = objects.get("--optimizer", name)
@@ -38,7 +39,7 @@ def build(optim: Optim, objects: ProgramObjects = NO_OBJECTS) -> Any:
     return optimizer
 
 
-def _copy_of(optimizer: Any) -> Any:
+def _copy_of(optimizer: Optimizer) -> Optimizer:
     """Return an optimizer as one that a Python program gave: that is left as it is, for another run."""
     memo: dict[int, Any] = {id(optimizer.param_dict): {}}  # of a Trainer that it has been in
     own = copy.deepcopy(optimizer, memo)

@@ -21,6 +21,7 @@ from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.nets import sparse_rows
 from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import NDArray
 
 LEAST_GAIN = 1.1  # times as fast as float32, by the table; less is not sure to be a gain
 
@@ -134,7 +135,7 @@ def initial_loss_scale(amp: str, wanted: str) -> LossScale:
     return LossScale() if wanted == "auto" else LossScale(scale=float(wanted))
 
 
-def l2_norm(arrays: Sequence[Any]) -> float:
+def l2_norm(arrays: Sequence[NDArray]) -> float:
     """Return the L2 norm of all arrays as one vector; not finite if any element or the square of one is not.
 
     Squares overflow float32 from a norm of 1.8e19 on, which is wanted: Adam would keep an infinite mean for good.
@@ -146,13 +147,13 @@ def l2_norm(arrays: Sequence[Any]) -> float:
     return math.sqrt(mx.nd.concat(*squares, dim=0).asnumpy().sum(dtype="float64")) if squares else 0.0
 
 
-def lengths(arrays: Sequence[Any]) -> list[float]:
+def lengths(arrays: Sequence[NDArray]) -> list[float]:
     """Return the L2 norm of each array, computed as `l2_norm` does."""
     flat = [sparse_rows.stored_values(array) for array in arrays]
     squares = [mx.nd.dot(array, array) if array.size else None for array in flat]
     return [0.0 if square is None else math.sqrt(square.asscalar()) for square in squares]
 
 
-def all_finite(arrays: Sequence[Any]) -> bool:
+def all_finite(arrays: Sequence[NDArray]) -> bool:
     """Return whether all elements, and the sum of their squares, are finite."""
     return math.isfinite(l2_norm(arrays))

@@ -20,12 +20,13 @@ from mxtrain.models.nets import sparse_rows
 from mxtrain.models.parameters import weights
 from mxtrain.optim.companion import Companion
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block
 
 
 class WeightMasks(Companion):
     """A mask of ones and zeros for each parameter that has been pruned, on each device."""
 
-    def __init__(self, net: Any):
+    def __init__(self, net: Block):
         self._parameters = {
             name: parameter
             for name, parameter in weights.named_parameters(net).items()
@@ -80,7 +81,7 @@ class WeightMasks(Companion):
         self.after_update()
 
 
-def of_run(net: Any, model: Model, is_fresh: bool) -> WeightMasks | None:
+def of_run(net: Block, model: Model, is_fresh: bool) -> WeightMasks | None:
     """Return the masks of a run, None where it has none; of one that is not fresh a checkpoint will restore them."""
     if not model.prune or model.prune_by != "weight":
         return None

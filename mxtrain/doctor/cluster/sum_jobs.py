@@ -73,7 +73,7 @@ class SumTimes(NamedTuple):
 
     workers: int
     elements: Sequence[int]
-    buckets: Mapping[str, Mapping[str, float]]  # the megabytes of a bucket, and the threshold of compression
+    buckets: Mapping[str, Mapping[str, Any]]  # the megabytes of a bucket, and the threshold of compression
 
 
 OF_MACHINE = SumTimes(

@@ -10,6 +10,7 @@ import contextlib
 from typing import Any, Iterator, Mapping, NamedTuple
 
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block
 
 MARK = "__call__"  # an attribute of nodes; MXNet keeps those between underscores as they are
 
@@ -23,13 +24,13 @@ class Call(NamedTuple):
 
 
 @contextlib.contextmanager
-def recorded(net: Any) -> Iterator[list[Call]]:
+def recorded(net: Block) -> Iterator[list[Call]]:
     """A block in which the net is called with symbols, once; yields the list of calls, which grows meanwhile."""
     calls: list[Call] = []
     with contextlib.ExitStack() as stack:
         open_calls: list[tuple[int, Any]] = []
 
-        def enter(path: str, block: Any) -> None:
+        def enter(path: str, block: Block) -> None:
             parent = open_calls[-1][0] if open_calls else None
             scope = mx.AttrScope(**{MARK: str(len(calls))})
             open_calls.append((len(calls), scope))
@@ -56,7 +57,7 @@ def call_of(node: Mapping[str, Any]) -> int:
     return int(node.get("attrs", {}).get(MARK, 0))
 
 
-def _blocks(block: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _blocks(block: Block, path: str = "") -> Iterator[tuple[str, Block]]:
     """Yield all blocks with their paths, each once."""
     seen: set[int] = set()
     waiting = [(path, block)]

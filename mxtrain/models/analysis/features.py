@@ -12,6 +12,7 @@ from typing import Any, Mapping, Sequence
 from mxtrain.core.errors import UsageError
 from mxtrain.models.rewrites.graph_rewrites import CASTS
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, NDArray, Net, Symbol
 
 HEADS = ("FullyConnected", "Convolution")
 # Operators that may stand behind a head: they have no weights, and give each sample what it had.
@@ -35,7 +36,7 @@ BEHIND = (
 class Tapped:
     """A net, called as it is, that keeps what its head took."""
 
-    def __init__(self, net: Any, inputs: Sequence[Any], output: Any, taken: Any):
+    def __init__(self, net: Block, inputs: Sequence[Symbol], output: Symbol, taken: Symbol):
         both = mx.sym.Group([output, taken])
         names = both.list_inputs()
         input_names = [each.name for each in inputs]
@@ -52,9 +53,9 @@ class Tapped:
         return output
 
 
-def tapped(net: Any, name: str) -> Tapped:
+def tapped(net: Net, name: str) -> Tapped:
     """Return the compiled net, called `name` in messages, with its features; UsageError where the graph shows none."""
-    if not getattr(net, "_cached_graph", None):
+    if not isinstance(net, mx.gluon.HybridBlock) or not net._cached_graph:
         raise UsageError(f"--embed: {name} runs imperatively, without a graph to find its head in")
     inputs, output = net._cached_graph
     graph = json.loads(output.tojson(remove_amp_cast=False))
@@ -64,7 +65,7 @@ def tapped(net: Any, name: str) -> Tapped:
     return Tapped(net, inputs, output, taken)
 
 
-def by_sample(taken: Any, name: str) -> Any:
+def by_sample(taken: NDArray, name: str) -> NDArray:
     """Return features as float32 (samples, features)."""
     taken = taken.astype("float32", copy=False)
     if taken.ndim == 3 or taken.ndim < 2:
@@ -89,7 +90,7 @@ def _head(graph: Mapping[str, Any], name: str) -> int:
     return int(place)
 
 
-def _output(symbol: Any, node: Mapping[str, Any], number: int) -> Any:
+def _output(symbol: Symbol, node: Mapping[str, Any], number: int) -> Symbol:
     """Return an output of a node as a Symbol."""
     internals = symbol.get_internals()
     names = internals.list_outputs()

@@ -12,6 +12,7 @@ from typing import Any, Callable, Collection, Mapping, NamedTuple, Sequence
 
 from mxtrain.models import remat
 from mxtrain.models.rewrites.graph_rewrites import Graph, Shape, Shapes, nodes_and_shapes, shape_of
+from mxtrain.runtime.types import Block
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 UNKNOWN = ("Custom", "_foreach", "_while_loop", "_cond")  # operators that hold others, or a user's code
@@ -43,7 +44,7 @@ class Product(NamedTuple):
     factors: tuple[int, ...]
 
 
-def of_net(net: Any, inputs: Sequence[Shape]) -> list[NodeFlops] | None:
+def of_net(net: Block, inputs: Sequence[Shape]) -> list[NodeFlops] | None:
     """Return the operations of a compiled net for inputs of these shapes, those of one sample for instance.
 
     None for a net that is no graph, or one whose graph does not tell.

@@ -6,9 +6,10 @@ Owns finding the ends of residual branches in it. All but `trace` computes on pl
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block
 
 ADDS = ("elemwise_add", "broadcast_add")
 CONVOLUTIONS = ("Convolution", "FullyConnected", "Deconvolution")
@@ -36,7 +37,7 @@ class ResidualBranches(NamedTuple):
     num_without: int
 
 
-def trace(block: Any) -> list[Node]:
+def trace(block: Block) -> list[Node]:
     """Return the nodes of a HybridBlock with one input, in topological order."""
     output = block(mx.sym.var("data"))
     return [

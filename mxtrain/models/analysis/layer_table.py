@@ -13,6 +13,7 @@ from mxtrain.models import segments
 from mxtrain.models.analysis import flops
 from mxtrain.models.analysis.block_calls import Call, call_of
 from mxtrain.models.rewrites.graph_rewrites import Graph, Shape, Shapes, nodes_and_shapes, shape_of
+from mxtrain.runtime.types import Symbol
 
 FLOAT32_BYTES = 4
 
@@ -57,7 +58,7 @@ class Net(NamedTuple):
 
 
 def of_symbol(
-    symbol: Any, calls: Sequence[Call], inputs: Mapping[str, Shape], trained: Collection[str]
+    symbol: Symbol, calls: Sequence[Call], inputs: Mapping[str, Shape], trained: Collection[str]
 ) -> Net:
     """Return the net that was traced into `symbol`, for `inputs` of these shapes; `trained` are names of parameters."""
     graph, shapes = nodes_and_shapes(symbol, inputs)

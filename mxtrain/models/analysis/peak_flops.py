@@ -6,11 +6,11 @@ Owns the measurement, which touches no array of a net and no random number.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Device, NDArray
 
 FIRST_WIDTH, LARGEST_WIDTH = 512, 4096  # of 200 MB together
 ROUND_SECONDS = 0.01  # a shorter round says more of what a call costs
@@ -21,7 +21,7 @@ TYPES = {
 }  # as MXNet calls it
 
 
-def measure(context: Any, dtype: str, most_seconds: float) -> float:
+def measure(context: Device, dtype: str, most_seconds: float) -> float:
     """Return the operations a second of the fastest of some products, of the first width that takes long enough.
 
     A bit more than `most_seconds` at most.
@@ -40,7 +40,7 @@ def measure(context: Any, dtype: str, most_seconds: float) -> float:
         width *= 2
 
 
-def _seconds(left: Any, right: Any) -> float:
+def _seconds(left: NDArray, right: NDArray) -> float:
     left.wait_to_read()
     started = time.perf_counter()
     mx.nd.FullyConnected(left, right, no_bias=True, num_hidden=len(right)).wait_to_read()

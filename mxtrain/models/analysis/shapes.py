@@ -11,11 +11,12 @@ from typing import Any
 
 from mxtrain.models.contract import Shape
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, Symbol
 
 OUTPUT = ""  # no variable's name
 
 
-def fill_parameters(net: Any, input_shape: Shape) -> Shape | None:
+def fill_parameters(net: Block, input_shape: Shape) -> Shape | None:
     """Give all parameters of an initialised net their shapes and values, and return the shape of its output.
 
     None, and nothing has changed, for a net that is not one graph of known shapes with one input and one output.
@@ -36,7 +37,7 @@ def fill_parameters(net: Any, input_shape: Shape) -> Shape | None:
     return shapes[OUTPUT]
 
 
-def _blocks_and_graph(net: Any) -> tuple[list[Any], Any] | None:
+def _blocks_and_graph(net: Block) -> tuple[list[Block], Symbol] | None:
     """Return a net's blocks, in the order in which a forward pass calls them, and its graph; None without one."""
     blocks: list[Any] = []
     net.apply(blocks.append)
@@ -54,13 +55,13 @@ def _blocks_and_graph(net: Any) -> tuple[list[Any], Any] | None:
     return (called, output) if isinstance(output, mx.sym.Symbol) and len(output) == 1 else None
 
 
-def _is_plain(block: Any) -> bool:
+def _is_plain(block: Block) -> bool:
     """Return whether Gluon gives all parameters of the block their values as it is called, and computes then."""
     gluon_block = mx.gluon.HybridBlock
     return isinstance(block, gluon_block) and (type(block).forward is gluon_block.forward or not block.params)
 
 
-def of_variables(output: Any, input_shape: Shape) -> dict[str, Shape]:
+def of_variables(output: Symbol, input_shape: Shape) -> dict[str, Shape]:
     """Return the shapes of a graph's variables and, as OUTPUT, of its output; none where not all follow."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MXNet warns of each shape that does not follow

@@ -7,10 +7,11 @@ same name with _mask behind: 1 for each step that a sample has, 0 behind its end
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from mxtrain.models.contract import Shape
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, NDArray
 
 nn = mx.gluon.nn
 MASK = "_mask"
@@ -18,19 +19,19 @@ MASK = "_mask"
 Inputs = Mapping[str, Shape]
 
 
-def mlp(inputs: Inputs, outputs: int, **numbers: Any) -> Any:
+def mlp(inputs: Inputs, outputs: int, **numbers: Any) -> Block:
     """Return layers of neurons over all arrays side by side."""
     return Mlp(outputs, **numbers)
 
 
-def conv1d(inputs: Inputs, outputs: int, dropout: float, **numbers: Any) -> Any:
+def conv1d(inputs: Inputs, outputs: int, dropout: float, **numbers: Any) -> Block:
     """Return convolutions over the steps of each series."""
     return OverSeries(
         inputs, outputs, lambda number: Convolutions(number, dropout=dropout, **numbers), dropout
     )
 
 
-def lstm(inputs: Inputs, outputs: int, dropout: float, **numbers: Any) -> Any:
+def lstm(inputs: Inputs, outputs: int, dropout: float, **numbers: Any) -> Block:
     """Return LSTM layers over the steps of each series."""
     return OverSeries(
         inputs, outputs, lambda number: Recurrences(number, dropout=dropout, **numbers), dropout
@@ -58,7 +59,7 @@ class OverSeries(mx.gluon.HybridBlock):
     Where no array is a series the first one is taken for one of a single column.
     """
 
-    def __init__(self, inputs: Inputs, outputs: int, branch: Any, dropout: float):
+    def __init__(self, inputs: Inputs, outputs: int, branch: Callable[[int], Block], dropout: float):
         super().__init__(prefix="series_")
         arrays = [name for name in inputs if not _is_mask(name, inputs)]
         series = [name for name in arrays if len(inputs[name]) > 1 or name + MASK in inputs]
@@ -129,7 +130,7 @@ class Recurrences(mx.gluon.HybridBlock):
         return self.norm(F.SequenceLast(found, F.sum(mask, axis=1), use_sequence_length=True))
 
 
-def _after_layer(norm: int, dropout: float, axis: int = -1) -> list[Any]:
+def _after_layer(norm: int, dropout: float, axis: int = -1) -> list[Block]:
     normed = [nn.LayerNorm(axis=axis)] if norm else []
     return [*normed, nn.Activation("relu"), *([nn.Dropout(dropout)] if dropout else [])]
 
@@ -143,5 +144,5 @@ def _columns(F: Any, steps: Any) -> Any:
     return F.reshape(steps, shape=(0, 0, -1))
 
 
-def _joined(F: Any, rows: list[Any]) -> Any:
+def _joined(F: Any, rows: list[NDArray]) -> Any:
     return F.concat(*rows, dim=1) if len(rows) > 1 else rows[0]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from mxtrain.core.errors import DataError
 from mxtrain.models.nets.gpt import Gpt
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Device, NDArray, Net
 
 Scores = npt.NDArray[np.float64]  # of the token that comes next
 
@@ -45,7 +46,12 @@ def choose(scores: Scores, sampling: Sampling, rng: np.random.Generator) -> int:
 
 
 def tokens_after(
-    prompt: Sequence[int], net: Any, length: int, context: Any, sampling: Sampling, rng: np.random.Generator
+    prompt: Sequence[int],
+    net: Net,
+    length: int,
+    context: Device,
+    sampling: Sampling,
+    rng: np.random.Generator,
 ) -> Iterator[int]:
     """Yield tokens without end after the `prompt`, by a net whose window is `length`.
 
@@ -66,7 +72,7 @@ def tokens_after(
             scores = scores_of(window, len(window) - 1)
 
 
-def without_cache(net: Any, length: int, context: Any) -> Callable[[Sequence[int], int], Scores]:
+def without_cache(net: Net, length: int, context: Device) -> Callable[[Sequence[int], int], Scores]:
     """Return a function from tokens to the scores of the next one that computes the whole window each time."""
 
     def scores_of(tokens: Sequence[int], num_known: int) -> Scores:
@@ -78,7 +84,7 @@ def without_cache(net: Any, length: int, context: Any) -> Callable[[Sequence[int
     return scores_of
 
 
-def with_cache(net: Gpt, context: Any) -> Callable[[Sequence[int], int], Scores]:
+def with_cache(net: Gpt, context: Device) -> Callable[[Sequence[int], int], Scores]:
     """Return the same function, which computes the tokens from `num_known` on, as it knows those before.
 
     It computes in float32, in whatever types the net's own graph does. The tokens are taken for one document.
@@ -86,12 +92,12 @@ def with_cache(net: Gpt, context: Any) -> Callable[[Sequence[int], int], Scores]
     weights = {name: each.data(context) for name, each in net._collect_params_with_prefix().items()}
     cached = [_Cache.empty(net, context) for _ in net.layers]
 
-    def dense(name: str, x: Any) -> Any:
+    def dense(name: str, x: NDArray) -> NDArray:
         weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
         arrays = (x, weight) if bias is None else (x, weight, bias)
         return mx.nd.FullyConnected(*arrays, num_hidden=weight.shape[0], no_bias=bias is None, flatten=False)
 
-    def norm(name: str, x: Any) -> Any:
+    def norm(name: str, x: NDArray) -> NDArray:
         return mx.nd.LayerNorm(x, weights[f"{name}.gamma"], weights[f"{name}.beta"])
 
     def scores_of(tokens: Sequence[int], num_known: int) -> Scores:
@@ -116,13 +122,13 @@ class _Cache(NamedTuple):
     values: Any
 
     @classmethod
-    def empty(cls, net: Gpt, context: Any) -> _Cache:
+    def empty(cls, net: Gpt, context: Device) -> _Cache:
         length, width = net.positions.weight.shape
         heads = net.layers[0].attention.heads
         shape = heads, length, width // heads
         return cls(mx.nd.zeros(shape, ctx=context), mx.nd.zeros(shape, ctx=context))
 
-    def attend(self, projected: Any, start: int, end: int) -> Any:
+    def attend(self, projected: NDArray, start: int, end: int) -> NDArray:
         """Return what the tokens from `start` to `end` find in all up to themselves, and keep their own."""
         heads, _, width = self.keys.shape
         query, key, value = projected.reshape((-1, heads, 3, width)).transpose((2, 1, 0, 3))
@@ -136,6 +142,6 @@ class _Cache(NamedTuple):
         return found.transpose((1, 0, 2)).reshape((-1, heads * width))
 
 
-def _numbers(scores: Any) -> Scores:
+def _numbers(scores: NDArray) -> Scores:
     numbers: Scores = scores.asnumpy().astype(np.float64)
     return numbers

@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, NDArray
 
 nn = mx.gluon.nn
 HIDDEN = 1e30  # less in a score
@@ -82,7 +83,7 @@ class Layer(mx.gluon.HybridBlock):
         x = x + self.dropout(self.attention(self.attention_norm(x), hidden))
         return x + self.dropout(self.dense(self.dense_norm(x)))
 
-    def dense(self, x: Any) -> Any:
+    def dense(self, x: NDArray) -> NDArray:
         """Return what the dense half of the layer makes of normed numbers."""
         return self.narrow(self.activation(self.widen(x)))
 
@@ -105,7 +106,7 @@ class Attention(mx.gluon.HybridBlock):
         return self.join(F.contrib.interleaved_matmul_selfatt_valatt(projected, shares, heads=self.heads))
 
 
-def _dropping(rate: float) -> Any:
+def _dropping(rate: float) -> Block:
     """Return a layer that drops numbers; one without a rate would copy them all."""
     layer = nn.HybridSequential()
     if rate:
@@ -113,7 +114,7 @@ def _dropping(rate: float) -> Any:
     return layer
 
 
-def _dense(outputs: int, inputs: int, spread: float = SPREAD, use_bias: bool = True) -> Any:
+def _dense(outputs: int, inputs: int, spread: float = SPREAD, use_bias: bool = True) -> Block:
     initializer = mx.init.Normal(spread)
     return nn.Dense(
         outputs, in_units=inputs, flatten=False, use_bias=use_bias, weight_initializer=initializer

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block
 
 nn = mx.gluon.nn
 
 
-def small_cnn(num_classes: int) -> Any:
+def small_cnn(num_classes: int) -> Block:
     """Return a net of three stages of convolutions, for 16x16 pixels and more: 0.1 M parameters."""
     net = nn.HybridSequential(prefix="smallcnn_")
     with net.name_scope():
@@ -45,7 +46,7 @@ class Residual(mx.gluon.HybridBlock):
         return F.relu(self.body(x) + self.shortcut(x))
 
 
-def small_resnet(num_classes: int) -> Any:
+def small_resnet(num_classes: int) -> Block:
     """Return a net of three stages of two residual blocks, for 32 to 96 pixels: 0.7 M parameters."""
     net = nn.HybridSequential(prefix="smallresnet_")
     with net.name_scope():

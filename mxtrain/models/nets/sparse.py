@@ -13,6 +13,7 @@ import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import NDArray
 
 LARGEST_IN_FLOAT32 = 1 << 24
 
@@ -42,7 +43,7 @@ class SparseEmbedding(mx.gluon.Block):
         weight = self.weight.data(ids.context)
         return mx.nd.Embedding(ids, weight, input_dim=self.num_rows, output_dim=self.width, sparse_grad=True)
 
-    def _refuse_unknown(self, ids: Any) -> None:
+    def _refuse_unknown(self, ids: NDArray) -> None:
         """Refuse ids without a row, for which MXNet silently takes the nearest one."""
         if ids.dtype == np.float32 and self.num_rows > LARGEST_IN_FLOAT32:
             raise UsageError(f"{self.name}: float32 cannot tell ids above {LARGEST_IN_FLOAT32}; give int32")

@@ -12,27 +12,28 @@ from typing import Any
 
 from mxtrain.models.nets.gpt import HIDDEN, SPREAD, Layer
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block
 
 nn = mx.gluon.nn
 
 
 def text_cnn(
     vocabulary: int, num_classes: int, length: int, of_tokens: bool, dropout: float, **numbers: int
-) -> Any:
+) -> Block:
     """Return convolutions over the tokens, for the classes of texts or of their tokens."""
     return Classifier(Convolutions(vocabulary, dropout, **numbers), num_classes, dropout, of_tokens)
 
 
 def bilstm(
     vocabulary: int, num_classes: int, length: int, of_tokens: bool, dropout: float, **numbers: int
-) -> Any:
+) -> Block:
     """Return an LSTM in both directions, for the classes of texts or of their tokens."""
     return Classifier(Recurrences(vocabulary, dropout, **numbers), num_classes, dropout, of_tokens)
 
 
 def transformer(
     vocabulary: int, num_classes: int, length: int, of_tokens: bool, dropout: float, **numbers: int
-) -> Any:
+) -> Block:
     """Return an encoder of texts of at most `length` tokens, for their classes or those of their tokens."""
     return Classifier(Transformer(vocabulary, length, dropout, **numbers), num_classes, dropout, of_tokens)
 
@@ -40,7 +41,7 @@ def transformer(
 class Classifier(mx.gluon.HybridBlock):
     """A body, which finds something at each token, and scores: of what it finds, or of its mean and its most."""
 
-    def __init__(self, body: Any, num_classes: int, dropout: float, of_tokens: bool):
+    def __init__(self, body: Block, num_classes: int, dropout: float, of_tokens: bool):
         super().__init__(prefix="text_")
         self._of_tokens = of_tokens
         with self.name_scope():

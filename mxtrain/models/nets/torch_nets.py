@@ -11,6 +11,7 @@ from typing import Any
 
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block
 
 nn = mx.gluon.nn
 
@@ -31,7 +32,7 @@ def base_of(name: str) -> str:
     return bases.get(plain, plain.replace("mobilenet_v3", "mobilenetv3").replace("_100", ""))
 
 
-def adapt(net: Any, name: str, num_classes: int) -> None:
+def adapt(net: Block, name: str, num_classes: int) -> None:
     """Make of GluonCV's net, as it is built, the net `name`."""
     base = base_of(name)
     if base.startswith("densenet"):
@@ -46,7 +47,7 @@ def adapt(net: Any, name: str, num_classes: int) -> None:
         _widen(net)
 
 
-def _exchange(sequence: Any, layer_type: type, layer: Any) -> None:
+def _exchange(sequence: Block, layer_type: type, layer: Block) -> None:
     """Put `layer` into the place of the last one of class `kind` in a sequence."""
     place = [key for key, child in sequence._children.items() if type(child) is layer_type][-1]
     sequence._children[place] = layer
@@ -59,13 +60,13 @@ class _AdaptivePooling(mx.gluon.HybridBlock):
         return F.contrib.AdaptiveAvgPooling2D(x, output_size=LAST_MAP)
 
 
-def _add_adaptive_pooling(features: Any) -> None:
+def _add_adaptive_pooling(features: Block) -> None:
     pooling = nn.HybridSequential(prefix="")
     pooling.add(nn.MaxPool2D(strides=2), _AdaptivePooling())
     _exchange(features, nn.MaxPool2D, pooling)
 
 
-def _adapt_mobilenetv3(net: Any, name: str, num_classes: int) -> None:
+def _adapt_mobilenetv3(net: Block, name: str, num_classes: int) -> None:
     hidden = HIDDEN_OF_SMALL if "small" in name else net.output[0]._in_channels
     _exchange(net.features, nn.Conv2D, nn.Conv2D(hidden, 1, prefix="last-1x1-conv2-conv2d_"))
     _exchange(net.output, nn.Conv2D, nn.Conv2D(num_classes, 1, in_channels=hidden, prefix="output_fc_"))
@@ -74,7 +75,7 @@ def _adapt_mobilenetv3(net: Any, name: str, num_classes: int) -> None:
             layer._kwargs.update(TORCHVISION_V3)
 
 
-def _widen(net: Any) -> None:
+def _widen(net: Block) -> None:
     """Let the inner convolutions of each block have twice the channels."""
     for stage in (net.layer1, net.layer2, net.layer3, net.layer4):
         for block in stage._children.values():

@@ -38,7 +38,7 @@ from mxtrain.models.rewrites import (
 )
 from mxtrain.models.rewrites.graph_rewrites import Rewrite, Shape
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import Block
+from mxtrain.runtime.types import Block, Device, NDArray
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def build(
     return user_net(name, objects, **sizes)
 
 
-def _take_channels(net: Any, channels: int) -> None:
+def _take_channels(net: Block, channels: int) -> None:
     """Let the convolutions that were made for colours take so many channels; others find out by themselves."""
     for layer in weights.layers(net, mx.gluon.nn.Conv2D):
         outputs, inputs, *kernel = layer.weight.shape
@@ -131,7 +131,7 @@ def _refuse_other_arguments(name: str, function: Any, sizes: Mapping[str, Any]) 
         ) from None
 
 
-def net_object(name: str, objects: ProgramObjects) -> Any:
+def net_object(name: str, objects: ProgramObjects) -> Block | None:
     """Return the net that a Python program gave in the place of a name; None where it gave none."""
     net = objects.require("--model", name) if is_object(name) else None
     if not isinstance(net, mx.gluon.Block):
@@ -139,14 +139,14 @@ def net_object(name: str, objects: ProgramObjects) -> Any:
     return net
 
 
-def clear_added_gradients(net: Any) -> None:
+def clear_added_gradients(net: Block) -> None:
     """Have gradients written: the step sums micro-batches itself, and nothing would clear those that are added."""
     for parameter in net.collect_params().values():
         if parameter.grad_req == "add":
             parameter.grad_req = "write"
 
 
-def _gluoncv_net(name: str, num_classes: int) -> Any:
+def _gluoncv_net(name: str, num_classes: int) -> Block:
     """Return GluonCV's net, or one of torch's made of it; families take the number of classes in different ways."""
     if name in torch_net_names.TORCH_NETS:
         net = _gluoncv_net(torch_nets.base_of(name), num_classes)
@@ -168,7 +168,7 @@ def _gluoncv_net(name: str, num_classes: int) -> Any:
     return net
 
 
-def check_sizes(net: Any, name: str, num_classes: int) -> None:
+def check_sizes(net: Block, name: str, num_classes: int) -> None:
     """Refuse parameters that are too large for MXNet, which would print a C++ stack when it makes the arrays."""
     for parameter in net.collect_params().values():
         if math.prod(parameter.shape or ()) > LARGEST_ARRAY:
@@ -179,9 +179,9 @@ def check_sizes(net: Any, name: str, num_classes: int) -> None:
 
 
 def compile(
-    net: Any,
+    net: Block,
     name: str,
-    contexts: Sequence[Any],
+    contexts: Sequence[Device],
     contract: Contract,
     narrowing: Autocast | None = None,
     micro_batch: int = 1,
@@ -229,7 +229,7 @@ def compile(
         )
 
 
-def compile_graph(net: Any, inputs: Sequence[Shape], context: Any, one_by_one: bool = False) -> None:
+def compile_graph(net: Block, inputs: Sequence[Shape], context: Device, one_by_one: bool = False) -> None:
     """Turn a net whose shapes are known into a symbolic graph, rewritten for inputs of these shapes."""
     queueing = {"forward_bulk_size": 0, "backward_bulk_size": 0} if one_by_one else {}
     net.hybridize(static_alloc=True, static_shape=True, **queueing)
@@ -237,7 +237,7 @@ def compile_graph(net: Any, inputs: Sequence[Shape], context: Any, one_by_one: b
     net._build_cache(*(mx.nd.empty((1, *shape[1:]), ctx=context) for shape in inputs))
 
 
-def _try(net: Any, sample: Sequence[Any]) -> None:
+def _try(net: Block, sample: Sequence[NDArray]) -> None:
     try:
         net(*sample)
         mx.nd.waitall()
@@ -248,7 +248,7 @@ def _try(net: Any, sample: Sequence[Any]) -> None:
         mx.nd.waitall()
 
 
-def fall_back(net: Any, error: Exception) -> bool:
+def fall_back(net: Block, error: Exception) -> bool:
     """Have a net that failed with `error` compiled anew by its graph as it is, and say so.
 
     Return whether it was rewritten; nothing is done or said otherwise.
@@ -269,7 +269,7 @@ def _forget_errors() -> None:
             return
 
 
-def _computed(net: Any, named: str, sample: Sequence[Any], contract: Contract) -> Any:
+def _computed(net: Block, named: str, sample: Sequence[NDArray], contract: Contract) -> Any:
     """Return what the net makes of one sample, which gives its parameters their shapes and values."""
     try:
         output = net(*sample)
@@ -279,7 +279,7 @@ def _computed(net: Any, named: str, sample: Sequence[Any], contract: Contract) -
     return output
 
 
-def _lay_out_plainly(net: Any) -> None:
+def _lay_out_plainly(net: Block) -> None:
     """Give parameters new, plain arrays: oneDNN has laid out those of convolutions as it computed the sample.
 
     MXNet cannot cast them from there if they are of convolutions in groups, whose layout has one more axis, nor copy
@@ -301,7 +301,7 @@ def _check_output(named: str, output: Any, contract: Contract) -> None:
         raise UsageError(f"{named}: gives {shape} for one {contract.noun}, but {contract.expects}")
 
 
-def _refuse_unused(named: str, net: Any) -> None:
+def _refuse_unused(named: str, net: Block) -> None:
     """Refuse a layer that was not called: the shape of its parameters is unknown."""
     unknown = [parameter.name for parameter in net.collect_params().values() if parameter._deferred_init]
     if unknown:

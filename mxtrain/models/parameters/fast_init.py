@@ -15,6 +15,7 @@ import numpy as np
 from mxtrain import native
 from mxtrain.models.parameters import initializers
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, Parameter
 
 SEED_FACTOR = 127  # from a seed to that of MXNet's first stream
 LARGEST = float(np.finfo(np.float32).max)
@@ -23,7 +24,7 @@ KNOWN = ("Normal", "Uniform", "Xavier", "MSRAPrelu", "Zero", "One", "Constant", 
 
 
 @contextlib.contextmanager
-def in_less_time(net: Any, text: str, seed: int) -> Iterator[None]:
+def in_less_time(net: Block, text: str, seed: int) -> Iterator[None]:
     """A block in which the net is initialised, by `initializers.initialize` with this text and seed, and compiled.
 
     Where an initialiser is not one of MXNet's that are known here, or there is no part in C, MXNet draws all.
@@ -40,7 +41,7 @@ def in_less_time(net: Any, text: str, seed: int) -> Iterator[None]:
         mx.initializer.random = operators
 
 
-def _has_known_weights(parameter: Any) -> bool:
+def _has_known_weights(parameter: Parameter) -> bool:
     is_plain = parameter.dtype in ("float32", np.float32) and parameter._stype == "default"
     own = mx.initializer.create(parameter.init) if isinstance(parameter.init, str) else parameter.init
     is_ours = not initializers.is_brought(parameter)
@@ -65,4 +66,4 @@ def _stand_in(streams: bytearray) -> types.SimpleNamespace:
 
 def _as_operators_read(lower: float, upper: float) -> list[float]:
     """Return two numbers as MXNet reads them: from decimals, now and then a neighbour of the nearest float32."""
-    return mx.nd.clip(mx.nd.array([-LARGEST, LARGEST]), a_min=lower, a_max=upper).asnumpy().tolist()  # type: ignore[no-any-return]
+    return mx.nd.clip(mx.nd.array([-LARGEST, LARGEST]), a_min=lower, a_max=upper).asnumpy().tolist()

@@ -15,6 +15,7 @@ from mxtrain.config.components import initializers as components
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models.analysis import graph
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, Device, NDArray, Parameter
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ ZEROS = (
 )
 
 
-def initialize(net: Any, text: str, contexts: Sequence[Any], seed: int) -> None:
+def initialize(net: Block, text: str, contexts: Sequence[Device], seed: int) -> None:
     """Initialise the net as `text`, the value of `--init` or ZEROS, says: from `seed`, the same on every context.
 
     A user's net keeps what it brings: values, and initialisers of parameters that still wait for their shape.
@@ -44,7 +45,7 @@ def initialize(net: Any, text: str, contexts: Sequence[Any], seed: int) -> None:
             parameter.initialize(None, list(contexts), default)
 
 
-def is_brought(parameter: Any) -> bool:
+def is_brought(parameter: Parameter) -> bool:
     """Return whether a user has initialised the parameter, which may have to wait for its shape."""
     return parameter._data is not None or bool(parameter._deferred_init)
 
@@ -74,7 +75,7 @@ class MatrixInitializer(mx.init.Initializer):
         super().__init__()
         self.text, self.inner = text, inner
 
-    def _init_weight(self, name: str, array: Any) -> None:
+    def _init_weight(self, name: str, array: NDArray) -> None:
         if len(array.shape) < 2:
             raise UsageError(
                 f"--init {self.text}: needs two dimensions, and {name} has the shape {array.shape}; give that one "
@@ -103,7 +104,7 @@ def xavier_normal(magnitude: float) -> Any:
     return mx.init.Xavier("gaussian", "avg", magnitude)
 
 
-def zero_gamma(net: Any, name: str) -> None:
+def zero_gamma(net: Block, name: str) -> None:
     """Give the last norm of each residual branch a scale of zero, so that the net starts as its shortcuts.
 
     Call it before `initialize`, which then draws the other parameters. UsageError if there is no such norm.

@@ -11,12 +11,13 @@ from __future__ import annotations
 import itertools
 import logging
 from pathlib import Path
-from typing import Any, Collection, Mapping, NamedTuple, Sequence, Tuple
+from typing import Collection, Mapping, NamedTuple, Sequence, Tuple
 
 from mxtrain.core.errors import DataError
 from mxtrain.models.parameters import weights
 from mxtrain.models.pruning import Cut
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, NDArray
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class NameMatch(NamedTuple):
         return lines
 
 
-def load(net: Any, path: Path, cut: Cut | None = None) -> Collection[str]:
+def load(net: Block, path: Path, cut: Cut | None = None) -> Collection[str]:
     """Load what fits the net from the file, log a report, and return the names of the loaded parameters.
 
     Where the file's net is wider, `cut` takes what fits. DataError if nothing fits or an array is not finite.
@@ -137,7 +138,7 @@ def _with_and_without_prefix(by_name: dict[str, str]) -> list[dict[str, str]]:
     return [by_name, {name[length:]: value for name, value in by_name.items()}]
 
 
-def read(path: Path, called: str) -> dict[str, Any]:
+def read(path: Path, called: str) -> dict[str, NDArray]:
     """Return the file's arrays by name, without the prefixes of net.export; a refusal calls it `called`."""
     try:
         arrays = mx.nd.load(str(path))

@@ -20,8 +20,10 @@ import numpy as np
 
 from mxtrain.cluster.worker_group import WorkerGroup, in_order, sum_arrays
 from mxtrain.core import limbs
+from mxtrain.data.fields import Array
 from mxtrain.models.parameters.weights import layers
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, Device, NDArray, Parameter
 
 NAME_ENDINGS = ("running_mean", "running_var", "moving_mean", "moving_var")
 # Of limbs of 18 bits with their sign, which float32 adds exactly for 128 workers. The mean of numbers up to 2**40, more
@@ -30,7 +32,7 @@ LARGEST = 2.0**40
 UNITS = (2.0**22, 2.0**4, 2.0**-14, 2.0**-32, 2.0**-50, 2.0**-68)
 
 
-def parameters(net: Any) -> list[Any]:
+def parameters(net: Block) -> list[Parameter]:
     """Return the running statistics among the net's parameters that training moves."""
     fixed = {
         parameter.name
@@ -44,7 +46,7 @@ def parameters(net: Any) -> list[Any]:
     return [parameter for parameter in running if parameter.name not in fixed]
 
 
-def num_elements(running: Sequence[Any]) -> int:
+def num_elements(running: Sequence[Parameter]) -> int:
     """Return how many numbers these parameters hold together."""
     return sum(math.prod(parameter.shape) for parameter in running)
 
@@ -54,7 +56,7 @@ def num_rows(num_micro_batches: int) -> int:
     return min(num_micro_batches, len(UNITS))
 
 
-def need_input_grad(net: Any) -> bool:
+def need_input_grad(net: Block) -> bool:
     """Return whether some of them move only if a gradient is computed for the net's input.
 
     On a CPU a BatchNorm moves them in its backward pass, which MXNet leaves out where neither its own gamma and beta
@@ -76,7 +78,7 @@ class SampleCounter:
     num_samples: float = 0.0
 
 
-def average(net: Any, counter: SampleCounter, group: WorkerGroup) -> None:
+def average(net: Block, counter: SampleCounter, group: WorkerGroup) -> None:
     """Replace running statistics that each worker moved by itself by their mean over all workers of `group`.
 
     A worker counts by the samples it has had since the last call; one without any still has the old statistics, which
@@ -102,8 +104,8 @@ class StepStatistics:
 
     def __init__(
         self,
-        net: Any,
-        contexts: Sequence[Any],
+        net: Block,
+        contexts: Sequence[Device],
         counter: SampleCounter,
         num_micro_batches: int,
         batch_size: int,
@@ -122,13 +124,13 @@ class StepStatistics:
         # A power of two, so that weights of limbs are exact: with it those of a step are 1 or less together.
         self.weight_of_sample = 0.5 ** math.ceil(math.log2(batch_size))
 
-    def before_batch(self, context: Any) -> None:
+    def before_batch(self, context: Device) -> None:
         """Reset the statistics on `context` to those of the step's start."""
         if context in self.moved:
             self._set(context, self.start[context])
         self.moved.add(context)
 
-    def after_batch(self, context: Any, position: int, num_samples: int) -> None:
+    def after_batch(self, context: Device, position: int, num_samples: int) -> None:
         """Note the statistics that a micro-batch has left on `context`; its computation must have ended."""
         if self.is_single_batch:
             return
@@ -140,7 +142,7 @@ class StepStatistics:
         else:
             self.rows[position] = left
 
-    def local_rows(self) -> list[Any]:
+    def local_rows(self) -> list[NDArray]:
         """Return a list of the array of this worker's rows, for the workers to sum.
 
         The list is empty where nothing is to be summed.
@@ -151,7 +153,7 @@ class StepStatistics:
             limbs.carry(self.rows, UNITS)
         return [mx.nd.array(self.rows)]
 
-    def apply(self, rows: list[Any], num_samples: Any) -> None:
+    def apply(self, rows: list[NDArray], num_samples: Array) -> None:
         """Set the mean on every device, from the `rows` of all workers and each micro-batch's number of samples."""
         self.counter.num_samples += float(num_samples.sum())
         for of_step in rows:
@@ -169,11 +171,11 @@ class StepStatistics:
         for context in self.contexts:
             self._set(context, self.start[context])
 
-    def _set(self, context: Any, values: list[Any]) -> None:
+    def _set(self, context: Device, values: list[NDArray]) -> None:
         for parameter, value in zip(self.parameters, values):
             parameter.data(context)[:] = value
 
-    def _split_row(self, row: Any) -> Iterator[tuple[Any, Any]]:
+    def _split_row(self, row: Array) -> Iterator[tuple[Parameter, Array]]:
         """Yield each parameter with its part of a row, in the parameter's shape."""
         start = 0
         for parameter in self.parameters:
@@ -182,7 +184,7 @@ class StepStatistics:
             start = stop
 
 
-def add_limbs(sums: Any, values: Any, weight: float) -> None:
+def add_limbs(sums: Array, values: Array, weight: float) -> None:
     """Add the limbs of weighted float32 `values` to `sums`; what is larger than LARGEST counts as infinite."""
     in_range = np.where(np.abs(values) > LARGEST, np.copysign(np.inf, values), values)
     weighted = in_range.astype(np.float64) * weight
@@ -190,7 +192,7 @@ def add_limbs(sums: Any, values: Any, weight: float) -> None:
         total += limb
 
 
-def sum_of_limbs(sums: Any) -> Any:
+def sum_of_limbs(sums: Array) -> Array:
     """Return the number that sums of limbs stand for, the same bits for the same number."""
     carried = sums.astype(np.float64)
     limbs.carry(carried, UNITS)

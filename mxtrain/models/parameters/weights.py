@@ -10,13 +10,16 @@ import contextlib
 from typing import Any, Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from mxtrain.core.errors import DataError
 from mxtrain.core.params_file import Arrays
+from mxtrain.data.fields import Array
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, NDArray, Parameter
 
 
-def named_parameters(net: Any) -> dict[str, Any]:
+def named_parameters(net: Block) -> dict[str, Parameter]:
     """Return the net's parameters by their place in it (`features.0.weight`), shared ones once."""
     named: dict[str, Any] = {}
     for name, parameter in net._collect_params_with_prefix().items():
@@ -25,7 +28,7 @@ def named_parameters(net: Any) -> dict[str, Any]:
     return named
 
 
-def layers(net: Any, layer_type: type) -> Iterator[Any]:
+def layers(net: Block, layer_type: type) -> Iterator[Block]:
     """Yield every layer of class `kind` in the net."""
     if isinstance(net, layer_type):
         yield net
@@ -33,13 +36,13 @@ def layers(net: Any, layer_type: type) -> Iterator[Any]:
         yield from layers(child, layer_type)
 
 
-def copy_of(net: Any) -> Arrays:
+def copy_of(net: Block) -> Arrays:
     """Return a copy of every parameter on the first device; a mean over devices would change the last bits."""
     return {name: parameter.list_data()[0].asnumpy() for name, parameter in named_parameters(net).items()}
 
 
 @contextlib.contextmanager
-def kept(net: Any) -> Iterator[None]:
+def kept(net: Block) -> Iterator[None]:
     """A block after which parameters that have values have them again, on the devices where they were."""
     before = [
         (parameter, parameter.list_ctx(), parameter.list_data()[0].copy())
@@ -54,7 +57,7 @@ def kept(net: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def training_settings_kept(net: Any) -> Iterator[None]:
+def training_settings_kept(net: Block) -> Iterator[None]:
     """A block after which a net trains as it did before: which parameters do, at which rates, and which norms move."""
     parameters = [
         (parameter, {name: getattr(parameter, name) for name in ("grad_req", "lr_mult", "wd_mult")})
@@ -73,12 +76,12 @@ def training_settings_kept(net: Any) -> Iterator[None]:
             settings.update(before)
 
 
-def _forget_graph(block: Any) -> None:
+def _forget_graph(block: Block) -> None:
     if isinstance(block, mx.gluon.HybridBlock):
         block._clear_cached_op()
 
 
-def put(parameter: Any, values: Any) -> None:
+def put(parameter: Parameter, values: NDArray) -> None:
     """Give a parameter that has values others, on all devices.
 
     oneDNN may have laid out the weights of a convolution its way, in the memory where they are. Gluon's set_data fails
@@ -88,7 +91,7 @@ def put(parameter: Any, values: Any) -> None:
         mx.nd.cast(values.as_in_context(array.context), dtype=array.dtype, out=array)
 
 
-def load(net: Any, *paths: str) -> None:
+def load(net: Block, *paths: str) -> None:
     """Load the weights of a file, or the mean of several, on all devices; DataError if a name or shape differs.
 
     Running statistics are averaged as all else is.
@@ -99,7 +102,7 @@ def load(net: Any, *paths: str) -> None:
         put(parameter, arrays[0] if len(arrays) == 1 else _mean(arrays))
 
 
-def _read(path: str, net: Any) -> dict[str, Any]:
+def _read(path: str, net: Block) -> dict[str, NDArray]:
     """Return the arrays of a file that fits the net."""
     arrays, named = mx.nd.load(path), named_parameters(net)
     for name in sorted({*arrays, *named}):
@@ -113,11 +116,11 @@ def _read(path: str, net: Any) -> dict[str, Any]:
     return found
 
 
-def _mean(arrays: list[Any]) -> Any:
+def _mean(arrays: list[NDArray]) -> NDArray:
     total = sum(array.asnumpy().astype(np.float64) for array in arrays)
-    return mean_of(total, len(arrays), arrays[0].dtype)
+    return mean_of(np.asarray(total), len(arrays), arrays[0].dtype)
 
 
-def mean_of(total: Any, count: int, dtype: Any) -> Any:
+def mean_of(total: Array, count: int, dtype: npt.DTypeLike) -> NDArray:
     """Return the mean of `count` arrays of this type whose sum in float64 is `total`; of equal ones it is these."""
     return mx.nd.array(total / count, dtype=dtype)

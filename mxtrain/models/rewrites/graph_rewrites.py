@@ -17,6 +17,7 @@ import weakref
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, CompiledGraph, NDArray, Symbol
 
 Graph = Mapping[str, Any]
 Shape = Sequence[int]
@@ -59,7 +60,7 @@ def rewriting(
     get_graph, build_cache = map(inspect.unwrap, before)
 
     @functools.wraps(get_graph)
-    def get_rewritten_graph(self: Any, *args: Any) -> Any:
+    def get_rewritten_graph(self: Block, *args: NDArray) -> Any:
         is_new = not self._cached_graph
         inputs, output = get_graph(self, *args)
         if is_new and _are_on_cpu(args):
@@ -72,7 +73,7 @@ def rewriting(
         return self._cached_graph
 
     @functools.wraps(build_cache)
-    def build_caches(self: Any, *args: Any) -> None:
+    def build_caches(self: Block, *args: NDArray) -> None:
         build_cache(self, *args)
         if training_rewrites and _are_on_cpu(args):
             # A block that is made from a graph was not asked for one.
@@ -95,11 +96,11 @@ def is_rewriting() -> bool:
     return hasattr(mx.gluon.HybridBlock._get_graph, "__wrapped__")
 
 
-def take_plain_graphs(net: Any) -> bool:
+def take_plain_graphs(net: Block) -> bool:
     """Have a net on CPUs compiled anew, by graphs rewritten only as far as they must be; return whether it was more."""
     compiled: list[Any] = []
 
-    def add(block: Any) -> None:
+    def add(block: Block) -> None:
         if getattr(block, "_cached_graph", None) and block in _made and not _made[block].is_plain:
             compiled.append(block)
 
@@ -110,7 +111,7 @@ def take_plain_graphs(net: Any) -> bool:
     return bool(compiled)
 
 
-def operator_for_inference(block: Any) -> Any:
+def operator_for_inference(block: Block) -> CompiledGraph:
     """Return the block's compiled graph, or it compiled again where static shapes are not for inference.
 
     There an LSTM that writes into a static graph's memory has other last bits by where that lies, which is somewhere
@@ -130,7 +131,9 @@ class OperatorForTraining:
     compiled anew.
     """
 
-    def __init__(self, block: Any, rewrites: Sequence[Rewrite], as_it_is: Any, otherwise: Any):
+    def __init__(
+        self, block: Block, rewrites: Sequence[Rewrite], as_it_is: CompiledGraph, otherwise: CompiledGraph
+    ):
         _, self._output = block._cached_graph
         self.symbol = self._output  # what it trains by
         self._positions = _positions(block)
@@ -165,7 +168,7 @@ class OperatorForTraining:
             each._register_op_hook(*hook)
 
 
-def _positions(block: Any) -> dict[str, list[int]]:
+def _positions(block: Block) -> dict[str, list[int]]:
     """Return which inputs of the block's graph are data and which are parameters, as MXNet names them."""
     are_data = [is_data for is_data, _ in block._cached_op_args]
     return {
@@ -174,22 +177,22 @@ def _positions(block: Any) -> dict[str, list[int]]:
     }
 
 
-def _are_on_cpu(args: Sequence[Any]) -> bool:
+def _are_on_cpu(args: Sequence[NDArray]) -> bool:
     return all(isinstance(arg, mx.nd.NDArray) and arg.context.device_type == "cpu" for arg in args)
 
 
-def _shapes(inputs: Sequence[Any], args: Sequence[Any]) -> Shapes:
+def _shapes(inputs: Sequence[Symbol], args: Sequence[NDArray]) -> Shapes:
     return {symbol.name: arg.shape for symbol, arg in zip(inputs, args)}
 
 
-def rewritten(output: Any, input_shapes: Shapes, rewrites: Sequence[Rewrite]) -> Any:
+def rewritten(output: Symbol, input_shapes: Shapes, rewrites: Sequence[Rewrite]) -> Symbol:
     """Return a Symbol that computes what `output` does."""
     before, shapes = nodes_and_shapes(output, input_shapes)
     after = functools.reduce(lambda graph, rewrite: rewrite(graph, shapes), rewrites, before)
     return output if after is before else mx.sym.load_json(json.dumps(after))
 
 
-def nodes_and_shapes(output: Any, input_shapes: Shapes) -> tuple[Graph, Shapes]:
+def nodes_and_shapes(output: Symbol, input_shapes: Shapes) -> tuple[Graph, Shapes]:
     """Return the graph of a Symbol, and the shapes of its nodes' outputs as far as MXNet knows them."""
     internals = output.get_internals()
     _, shapes, _ = internals.infer_shape_partial(**input_shapes)

@@ -13,9 +13,11 @@ import numpy as np
 
 from mxtrain import native
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
+from mxtrain.data.fields import Array
 from mxtrain.optim.sums.gradients import GradientAccumulator
 from mxtrain.optim.sums.grid import Grid, exact_bits
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Device, NDArray, Parameter
 
 
 class ExactAccumulator(GradientAccumulator):
@@ -27,8 +29,8 @@ class ExactAccumulator(GradientAccumulator):
 
     def __init__(
         self,
-        parameters: Sequence[Any],
-        devices: Sequence[Any],
+        parameters: Sequence[Parameter],
+        devices: Sequence[Device],
         grid: Grid,
         loss_scale: float,
         group: WorkerGroup = SINGLE_WORKER,
@@ -42,13 +44,13 @@ class ExactAccumulator(GradientAccumulator):
         has_views = group.world_size > 1 and len(devices) == 1
         self.waits = self.learns or not has_views or native.new_addition is None
 
-    def before_backward(self, device: Any) -> None:
+    def before_backward(self, device: Device) -> None:
         """Add the device's last gradients before the next backward pass overwrites them."""
         if device in self.sums:
             self._add(self._last(device))
         self.sums[device] = []
 
-    def write_sums(self) -> list[Any]:
+    def write_sums(self) -> list[NDArray]:
         """Write the sums to the first device's arrays, and zeros to all others.
 
         Where nothing has to be waited for, a sum is written once the backward pass has computed the gradient.
@@ -67,7 +69,7 @@ class ExactAccumulator(GradientAccumulator):
         self._set_fresh(True)
         return first
 
-    def wide_blocks(self) -> Any:
+    def wide_blocks(self) -> Array:
         """Return of each block whether its sums, once computed, have more digits than servers add exactly."""
         if self.group.world_size == 1:
             return np.zeros(self.grid.ends[-1], bool)  # one worker's they only copy
@@ -77,7 +79,7 @@ class ExactAccumulator(GradientAccumulator):
         sums = [memory(parameter.grad(self.devices[0])) for parameter in self.parameters]
         self.grid.end_step(sums, is_applied)
 
-    def _add(self, gradients: Sequence[Any], is_last: bool = False) -> None:
+    def _add(self, gradients: Sequence[NDArray], is_last: bool = False) -> None:
         if self.learns:
             self._learn(gradients)
         if self.waits:
@@ -88,7 +90,7 @@ class ExactAccumulator(GradientAccumulator):
         for gradient, addition in reversed(additions):  # in the order of the backward pass and of the buckets
             _add_in_engine(gradient, addition)
 
-    def _learn(self, gradients: Sequence[Any]) -> None:
+    def _learn(self, gradients: Sequence[NDArray]) -> None:
         """Let all workers take the grid from worker 0's first gradients; a collective."""
         self.learns = False
         numbers = [memory(gradient) for gradient in gradients]
@@ -96,7 +98,7 @@ class ExactAccumulator(GradientAccumulator):
         self.grid.learn(self.group.sum(own))
 
 
-def memory(array: Any) -> Any:
+def memory(array: NDArray) -> Array:
     """Return the numbers of a float32 array on a CPU, where they are, flat; computing them must have been asked for.
 
     `asnumpy` copies them. They are the caller's until MXNet is asked to compute with the array again.
@@ -105,7 +107,7 @@ def memory(array: Any) -> Any:
     return _memory_later(array)
 
 
-def _memory_later(array: Any) -> Any:
+def _memory_later(array: NDArray) -> Array:
     """Return where the numbers will be; of an array that is no view only once they are computed."""
     pointer = ctypes.POINTER(ctypes.c_float)()
     # Also puts an array that oneDNN has laid out in blocks back in order.
@@ -123,7 +125,7 @@ CPU = _Context(1, 0)
 PRIORITIZED = ctypes.c_int(3)
 
 
-def _add_in_engine(gradient: Any, addition: Sequence[Any]) -> None:
+def _add_in_engine(gradient: NDArray, addition: Sequence[Any]) -> None:
     """Let MXNet's engine make an addition: after all that it has been asked for with the gradient, before all else."""
     assert native.new_addition is not None
     mx.base.check_call(

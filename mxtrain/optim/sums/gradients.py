@@ -10,6 +10,7 @@ from typing import Any, Iterator, Sequence
 
 from mxtrain.models.nets import sparse_rows
 from mxtrain.runtime import mx
+from mxtrain.runtime.types import Device, NDArray, Parameter
 
 
 class GradientAccumulator:
@@ -19,14 +20,14 @@ class GradientAccumulator:
     keeps its old gradient in MXNet: here it counts as zero, and so does a device without work.
     """
 
-    def __init__(self, parameters: Sequence[Any], devices: Sequence[Any]):
+    def __init__(self, parameters: Sequence[Parameter], devices: Sequence[Device]):
         self.devices = devices
         self.parameters = [parameter for parameter in parameters if parameter.grad_req != "null"]
         self.sums: dict[Any, list[Any]] = {}
         # Gradients that a step without an update left behind must never be taken for new ones.
         self._set_fresh(False)
 
-    def before_backward(self, device: Any) -> None:
+    def before_backward(self, device: Device) -> None:
         """Save the device's last gradients before the next backward pass overwrites them."""
         if device not in self.sums:
             self.sums[device] = []
@@ -36,7 +37,7 @@ class GradientAccumulator:
             for total, gradient in zip(self.sums[device], self._last(device)):
                 total += gradient
 
-    def write_sums(self) -> list[Any]:
+    def write_sums(self) -> list[NDArray]:
         """Write each device's sums to its gradient arrays, and return the first device's arrays."""
         for device in self.devices:
             gradients = self._last(device)
@@ -63,10 +64,10 @@ class GradientAccumulator:
         for gradient in self._on_all_devices():
             mx.nd.clip(gradient, -limit, limit, out=gradient)
 
-    def _on_all_devices(self) -> Iterator[Any]:
+    def _on_all_devices(self) -> Iterator[NDArray]:
         return (parameter.grad(device) for device in self.devices for parameter in self.parameters)
 
-    def _last(self, device: Any) -> list[Any]:
+    def _last(self, device: Device) -> list[NDArray]:
         """Return the gradients of the last backward pass there, zero where it did not reach."""
         gradients = []
         for parameter in self.parameters:

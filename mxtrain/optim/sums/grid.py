@@ -17,6 +17,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from mxtrain import native
+from mxtrain.data.fields import Array
 from mxtrain.optim.sums import grid_units
 from mxtrain.optim.sums.grid_units import LOWEST, Units
 
@@ -55,11 +56,11 @@ class Grid:
         self.largest = np.zeros(self.ends[-1], np.float32)
 
     @property
-    def exponents(self) -> Any:
+    def exponents(self) -> Array | None:
         """Of all blocks, int32; None where they are not known."""
-        return self.units and self.units.exponents
+        return None if self.units is None else self.units.exponents
 
-    def restore(self, rule: int, arrays: Mapping[str, Any]) -> bool:
+    def restore(self, rule: int, arrays: Mapping[str, Array]) -> bool:
         """Go on by a saved `rule`, from saved units if there are any; return False for a rule that is not known.
 
         Units of other parameters, trained before a `--freeze`, are not taken.
@@ -80,7 +81,7 @@ class Grid:
         self.is_empty = True
         self._scale()
 
-    def learn(self, maxima: Any) -> None:
+    def learn(self, maxima: Array) -> None:
         """Take exponents from the largest numbers of the step's first gradient, the same for all workers."""
         numbers = np.asarray(maxima, np.float32)
         self.units = self._first(numbers) if np.isfinite(numbers).all() else None
@@ -91,7 +92,7 @@ class Grid:
             wanted = self.units.exponents + self.scale_exponent
             np.clip(wanted, LOWEST, self.highest, out=self.scaled, casting="unsafe")
 
-    def add(self, gradients: Sequence[Any], is_last: bool = False) -> None:
+    def add(self, gradients: Sequence[Array], is_last: bool = False) -> None:
         """Add float32 gradients to the totals; write the finished ones over the last, and their blocks' `largest`.
 
         A number that is not finite becomes no number, so that nothing can take it away again, and one that is out of
@@ -104,7 +105,7 @@ class Grid:
             for array in (*self.totals, *(gradients if is_last else ())):
                 array[:] = np.nan
 
-    def additions(self, gradients: Sequence[Any], is_last: bool) -> list[tuple[Any, ...]]:
+    def additions(self, gradients: Sequence[Array], is_last: bool) -> list[tuple[Any, ...]]:
         """Return the arguments of `native.add_on_grid` for each gradient; all are to be added, in any order."""
         is_first, self.is_empty = self.is_empty, False
         maxima = np.split(self.largest, self.ends[:-1]) if is_last else [None] * len(gradients)
@@ -114,19 +115,19 @@ class Grid:
             for total, gradient, of_blocks, largest in zip(self.totals, gradients, exponents, maxima)
         ]
 
-    def are_beyond(self, num_bits: int) -> Any:
+    def are_beyond(self, num_bits: int) -> Array:
         """Return of each block whether a total has 2**num_bits units or more."""
         if self.exponents is None:
             return np.zeros(self.ends[-1], bool)
         return self.largest >= np.ldexp(1.0, self.scaled + num_bits)
 
-    def block(self, arrays: Sequence[Any], number: int) -> Any:
+    def block(self, arrays: Sequence[Array], number: int) -> Array:
         """Return the numbers of a block, one of all parameters' blocks, in `arrays` like the totals."""
         index = int(np.searchsorted(self.ends, number, side="right"))
         start = BLOCK * (number - (self.ends[index - 1] if index else 0))
         return arrays[index][start : start + BLOCK]
 
-    def end_step(self, sums: Sequence[Any], is_applied: bool) -> None:
+    def end_step(self, sums: Sequence[Array], is_applied: bool) -> None:
         """Take exponents for the next step from the sums of this one.
 
         A step that is not applied leaves them as they were; but where a number was out of reach they are raised. They
@@ -147,10 +148,10 @@ class Grid:
         else:
             self.units = self.before
 
-    def _first(self, maxima: Any) -> Units:
+    def _first(self, maxima: Array) -> Units:
         return grid_units.first(maxima, self.scale_exponent, self.counts, self.rule)
 
-    def maxima(self, gradients: Sequence[Any]) -> Any:
+    def maxima(self, gradients: Sequence[Array]) -> Array:
         """Return the largest absolute value of each block; not finite where one of its numbers is not."""
         found = np.empty(self.ends[-1], np.float32)
         write = native.block_maxima or _write_maxima
@@ -168,7 +169,9 @@ def exact_bits(num_workers: int) -> int:
     return FLOAT32_DIGITS - math.ceil(math.log2(num_workers))
 
 
-def _add(total: Any, values: Any, exponents: Any, reach: int, is_first: bool, maxima: Any) -> None:
+def _add(
+    total: Array, values: Array, exponents: Array, reach: int, is_first: bool, maxima: Array | None
+) -> None:
     if is_first:
         total[:] = 0
     for start in range(0, len(values), PIECE):
@@ -187,5 +190,5 @@ def _add(total: Any, values: Any, exponents: Any, reach: int, is_first: bool, ma
         _write_maxima(values, maxima)
 
 
-def _write_maxima(values: Any, maxima: Any) -> None:
+def _write_maxima(values: Array, maxima: Array) -> None:
     np.maximum.reduceat(np.abs(values), np.arange(0, len(values), BLOCK), out=maxima)

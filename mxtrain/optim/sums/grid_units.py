@@ -13,9 +13,11 @@ that of the net's largest block by more than 2**DEPTH, and takes gradients for z
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from mxtrain.data.fields import Array
 
 RULE = 3  # of new runs
 TARGET = 18  # the largest sum of a block is nearly 2**TARGET units, and its rounding 2**-TARGET of it
@@ -38,16 +40,16 @@ class Units(NamedTuple):
     parameter ever had, None with rules 1 and 2.
     """
 
-    exponents: Any
-    levels: Any
-    peaks: Any = None
+    exponents: Array
+    levels: Array | None
+    peaks: Array | None = None
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, Array]:
         """Return copies of both by name, as a checkpoint keeps them."""
         return {name: array.copy() for name, array in self._asdict().items() if array is not None}
 
 
-def first(maxima: Any, scale_exponent: int, counts: Any, rule: int = RULE) -> Units:
+def first(maxima: Array, scale_exponent: int, counts: Array, rule: int = RULE) -> Units:
     """Return units for blocks whose largest numbers are `maxima`, finite.
 
     Args:
@@ -63,7 +65,7 @@ def first(maxima: Any, scale_exponent: int, counts: Any, rule: int = RULE) -> Un
     return Units(_wanted(maxima, levels, counts, peaks), levels, peaks)
 
 
-def following(units: Units, maxima: Any, scale_exponent: int, counts: Any) -> Units:
+def following(units: Units, maxima: Array, scale_exponent: int, counts: Array) -> Units:
     """Return the units after these, by the same rule; `maxima` are those of the step's sums, not all of them zero."""
     if units.levels is None:
         return Units(_approach(units.exponents, _by_the_largest(maxima) - scale_exponent), None)
@@ -71,7 +73,7 @@ def following(units: Units, maxima: Any, scale_exponent: int, counts: Any) -> Un
     return Units(_approach(units.exponents, wanted), levels, peaks)
 
 
-def raised(units: Units, maxima: Any, reach: Any, scale_exponent: int, counts: Any) -> Units | None:
+def raised(units: Units, maxima: Array, reach: Array, scale_exponent: int, counts: Array) -> Units | None:
     """Return the units after a step in which the `maxima` of some blocks were beyond their `reach`, and so infinite.
 
     Such parameters are taken for ones that may be as large as the net's largest from here on. None, unknown again,
@@ -82,27 +84,30 @@ def raised(units: Units, maxima: Any, reach: Any, scale_exponent: int, counts: A
         return None
     peaks = np.where(_highest(is_beyond, counts), ANY, units.peaks).astype(np.int32)
     found = np.where(is_beyond, reach, maxima)
-    levels, peaks, wanted = _next(units._replace(peaks=peaks), found, scale_exponent, counts)
-    return Units(np.maximum(units.exponents, wanted), levels, peaks)
+    levels, highest, wanted = _next(units._replace(peaks=peaks), found, scale_exponent, counts)
+    return Units(np.maximum(units.exponents, wanted), levels, highest)
 
 
-def _next(units: Units, maxima: Any, scale_exponent: int, counts: Any) -> tuple[Any, Any, Any]:
+def _next(
+    units: Units, maxima: Array, scale_exponent: int, counts: Array
+) -> tuple[Array, Array | None, Array]:
     """Return the levels and peaks after a step, and the exponents that they want."""
+    assert units.levels is not None  # as with each rule but the first
     levels = _levels(maxima, scale_exponent, units.levels)
     peaks = None if units.peaks is None else np.maximum(units.peaks, _highest(levels, counts))
     return levels, peaks, _wanted(maxima, levels, counts, peaks)
 
 
-def _highest(of_blocks: Any, counts: Any) -> Any:
+def _highest(of_blocks: Array, counts: Array) -> Array:
     """Return the highest value of each parameter's blocks."""
     return np.maximum.reduceat(of_blocks, np.cumsum(counts) - counts)
 
 
-def _levels(maxima: Any, scale_exponent: int, before: Any) -> Any:
+def _levels(maxima: Array, scale_exponent: int, before: Array | int) -> Array:
     return np.where(maxima > 0, np.frexp(maxima)[1] - TARGET - scale_exponent, before).astype(np.int32)
 
 
-def _wanted(maxima: Any, levels: Any, counts: Any, peaks: Any = None) -> Any:
+def _wanted(maxima: Array, levels: Array, counts: Array, peaks: Array | None = None) -> Array:
     """Return the exponents that blocks want: their levels; and DEPTH less where they are zero.
 
     So a block whose numbers fell below its unit is seen again after some steps, and one that was idle is still within
@@ -123,7 +128,7 @@ def _wanted(maxima: Any, levels: Any, counts: Any, peaks: Any = None) -> Any:
     return wanted.astype(np.int32)
 
 
-def _by_the_largest(maxima: Any) -> Any:
+def _by_the_largest(maxima: Array) -> Array:
     """Return rule 1's exponents: no block's is below the largest block's by more than DEPTH; a block of zeros has that.
 
     Where there is nothing else the net's largest number counts as 1: any exponents will do, if they are the same for
@@ -135,7 +140,7 @@ def _by_the_largest(maxima: Any) -> Any:
     return np.where(maxima > 0, np.maximum(wanted, finest), finest).astype(np.int32)
 
 
-def _approach(exponents: Any, wanted: Any) -> Any:
+def _approach(exponents: Array, wanted: Array) -> Array:
     """Return the exponents after `exponents`, of which the last sums would have wanted `wanted` ones."""
     lowest = np.maximum(wanted + SLACK, exponents - LEAP)
     return np.maximum(wanted, np.minimum(exponents - FALL, lowest))
