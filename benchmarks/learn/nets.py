@@ -10,13 +10,13 @@ from mxtrain.runtime import mx
 nn = mx.gluon.nn
 
 
-def thin_resnet(num_classes: int) -> Any:
+def thin_resnet(num_classes: int, width: int = 16) -> Any:
     """Return ResNet-10 with a quarter of the channels: fast enough at 224 pixels on a CPU, 0.3 M parameters."""
     net = nn.HybridSequential(prefix="thinresnet_")
     with net.name_scope():
-        net.add(nn.Conv2D(16, 7, 2, 3, use_bias=False), nn.BatchNorm(), nn.Activation("relu"))
+        net.add(nn.Conv2D(width, 7, 2, 3, use_bias=False), nn.BatchNorm(), nn.Activation("relu"))
         net.add(nn.MaxPool2D(3, 2, 1))
-        for channels, stride in ((16, 1), (32, 2), (64, 2), (128, 2)):
-            net.add(Residual(channels, stride))
+        for factor, stride in ((1, 1), (2, 2), (4, 2), (8, 2)):
+            net.add(Residual(factor * width, stride))
         net.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(num_classes))
     return net

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxtrain.models.nets.small import Residual
+from benchmarks.learn.nets import thin_resnet
 from mxtrain.runtime import mx
 
 nn = mx.gluon.nn
@@ -25,11 +25,4 @@ def half_cnn(num_classes: int) -> Any:
 
 def half_thin_resnet(num_classes: int) -> Any:
     """Return `benchmarks.learn.nets:thin_resnet` with half of its channels."""
-    net = nn.HybridSequential()
-    with net.name_scope():
-        net.add(nn.Conv2D(8, 7, 2, 3, use_bias=False), nn.BatchNorm(), nn.Activation("relu"))
-        net.add(nn.MaxPool2D(3, 2, 1))
-        for channels, stride in ((8, 1), (16, 2), (32, 2), (64, 2)):
-            net.add(Residual(channels, stride))
-        net.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(num_classes))
-    return net
+    return thin_resnet(num_classes, width=8)

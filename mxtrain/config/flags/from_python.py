@@ -14,7 +14,6 @@ from mxtrain.config import schema
 from mxtrain.config.flags import fit_parser, typed_text
 from mxtrain.config.flags.yaml_file import JOINED
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects, names_of
-from mxtrain.config.sections.model import Model
 from mxtrain.core.errors import UsageError, nearest
 
 TYPE_NAMES = {**typed_text.EXPECTED, "bool": "True or False"}  # others are text
@@ -54,10 +53,8 @@ def with_objects(
 
 def _without_defaults(run: schema.Run) -> dict[str, Any]:
     """Return the flags that are set, or not what the run's task has for those left out: another task has others."""
-    of_task = schema.to_flat(schema.Run(model=Model(task=run.model.task)))
-    flat = schema.to_flat(run).items()
-    kept = run.explicit | {"task"}
-    return {name: value for name, value in flat if name in kept or value != of_task[name]}
+    kept = run.explicit | schema.changed(run) | {"task"}
+    return {name: value for name, value in schema.to_flat(run).items() if name in kept}
 
 
 def _value(name: str, annotation: str, value: Any) -> Any:

@@ -11,9 +11,9 @@ import pytest
 
 from mxtrain.runtime import mx
 from tests.support.commands import Command
-from tests.support.jobs.cluster_run import FLAGS, records
+from tests.support.jobs.cluster_run import FLAGS
 from tests.support.process_tree import roles
-from tests.support.runs import has_step, wait_until, warm_started
+from tests.support.runs import has_step, records, wait_until, warm_started
 
 ASYNC = ["--kvstore", "dist_async", "--num-servers", "2", "--max-steps", "0", "--epochs", "3"]
 TWO_WORKERS = ["--num-workers", "2"]

@@ -16,10 +16,10 @@ from mxtrain.data.loading import run_plan, sample_requests
 from mxtrain.data.records import record_sets
 from tests.support.commands import Command
 from tests.support.data import damaged_data
-from tests.support.jobs.cluster_run import CLUSTER, flags, losses, records, weights
+from tests.support.jobs.cluster_run import CLUSTER, flags, losses, weights
 from tests.support.losses import overflowing_loss, slow_loss
 from tests.support.process_tree import roles
-from tests.support.runs import assert_same_end, has_step, wait_until, warm_started
+from tests.support.runs import assert_same_end, has_step, records, wait_until, warm_started
 
 THREE = ["--kvstore", "dist_sync", "--num-workers", "3", "--start-timeout", "60"]
 

@@ -16,9 +16,9 @@ from mxtrain import config
 from mxtrain.data.loading import run_plan, sample_requests
 from mxtrain.data.records import record_sets
 from tests.support.commands import Command
-from tests.support.jobs.cluster_run import flags, records
+from tests.support.jobs.cluster_run import flags
 from tests.support.losses import rare_steps
-from tests.support.runs import assert_same_end, curve, newest
+from tests.support.runs import assert_same_end, curve, newest, records
 
 NUM_STEPS = 30
 RARE = [

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.jobs.cluster_run import CLUSTER, flags, losses, records
+from tests.support.jobs.cluster_run import CLUSTER, flags, losses
 from tests.support.jobs.sinks import tensorboard, wandb_files, wandb_rows
 from tests.support.process_tree import roles
-from tests.support.runs import has_step, started, wait_until
+from tests.support.runs import has_step, records, started, wait_until
 
 
 # tests/unit/report asks for the same of each sink, without training.

@@ -13,10 +13,9 @@ import pytest
 
 from tests.support.commands import Command
 from tests.support.jobs.cluster_jobs import ended, job
-from tests.support.jobs.cluster_run import records
 from tests.support.nets import table_nets
 from tests.support.process_tree import roles
-from tests.support.runs import assert_same_end, has_step, wait_until, warm_started
+from tests.support.runs import assert_same_end, has_step, records, wait_until, warm_started
 
 NUM_STEPS = 20
 FLAGS = [

@@ -13,6 +13,7 @@ import pytest
 from tests.support import runs
 from tests.support.amp import needs_bf16
 from tests.support.commands import ROOT
+from tests.support.comparing import assert_close
 from tests.support.processes import warm_start
 
 BEFORE = ROOT / "tests" / "golden" / "runs_before"
@@ -68,22 +69,6 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
     from mxtrain.runtime import mx
 
     return {name: array.asnumpy() for name, array in mx.nd.load(str(path)).items()}
-
-
-def assert_close(found: Any, expected: Any, tolerance: float, where: str = "") -> None:
-    """Equal up to a rounding of every number in them; to the bit where `tolerance` is 0."""
-    if isinstance(expected, dict):
-        assert found.keys() == expected.keys(), where
-        for name, value in expected.items():
-            assert_close(found[name], value, tolerance, f"{where}.{name}")
-    elif isinstance(expected, list):
-        assert len(found) == len(expected), where
-        for number, pair in enumerate(zip(found, expected)):
-            assert_close(*pair, tolerance, f"{where}[{number}]")
-    elif isinstance(expected, (float, np.ndarray)):
-        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, err_msg=where)
-    else:
-        assert found == expected, where
 
 
 @pytest.fixture

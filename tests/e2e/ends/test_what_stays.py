@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import Command
-from tests.support.jobs.shapes_run import curve, flags, records
+from tests.support.jobs.shapes_run import curve, flags
+from tests.support.runs import records
 
 TWO_WORKERS = ("--kvstore", "dist_sync", "--num-workers", "2", "--devices", "cpu", "--max-restarts", "0")
 

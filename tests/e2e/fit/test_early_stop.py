@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import Command
-from tests.support.jobs.shapes_run import curve, flags, records
+from tests.support.jobs.shapes_run import curve, flags
+from tests.support.runs import records
 
 CALM = ["--schedule", "constant", "--lr", "0.003", "--epochs", "30", "--early-stop", "2"]
 

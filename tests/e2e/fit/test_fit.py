@@ -19,8 +19,8 @@ from mxtrain.core.system import distributions, kernels
 from tests.support import runs
 from tests.support.amp import ALL_NARROW, BF16, needs_bf16
 from tests.support.commands import ROOT, Command
-from tests.support.jobs.shapes_run import curve, flags, records
-from tests.support.runs import has_step, scores_of, wait_until, warm_started
+from tests.support.jobs.shapes_run import curve, flags
+from tests.support.runs import has_step, records, scores_of, wait_until, warm_started
 
 
 @pytest.fixture(scope="module")

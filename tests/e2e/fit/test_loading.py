@@ -15,9 +15,9 @@ from mxtrain.core.errors import DATA
 from mxtrain.data.records.record_file import classes_path, open_records
 from mxtrain.data.records.record_writer import RecordWriter
 from tests.support.commands import Command
-from tests.support.jobs.shapes_run import FLAGS, curve, records
+from tests.support.jobs.shapes_run import FLAGS, curve
 from tests.support.process_tree import children
-from tests.support.runs import warm_started
+from tests.support.runs import records, warm_started
 
 EPOCHS = ("--epochs", "2")
 

@@ -8,7 +8,7 @@ import pytest
 
 from examples.digits import write_digits
 from tests.support.commands import Command
-from tests.support.jobs.shapes_run import records
+from tests.support.runs import records
 
 
 @pytest.fixture(scope="module")

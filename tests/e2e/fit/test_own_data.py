@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import Command
-from tests.support.jobs.shapes_run import FLAGS, curve, records
+from tests.support.jobs.shapes_run import FLAGS, curve
+from tests.support.runs import records
 
 OWN = "tests.support.user_code.user_data"
 FLAGS_OF_TWO_EPOCHS = [*FLAGS, "--epochs", "2", "--schedule", "constant"]

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.amp import BF16, needs_bf16
 from tests.support.commands import Command
-from tests.support.jobs.shapes_run import flags, records
+from tests.support.jobs.shapes_run import flags
+from tests.support.runs import records
 
 
 @needs_bf16

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.support.commands import Command
-from tests.support.jobs.shapes_run import flags, records
+from tests.support.jobs.shapes_run import flags
+from tests.support.runs import records
 
 STILL = ["--lr", "1e-12", "--weight-decay", "0", "--max-steps", "1", "--augment", "none"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+
+from tests.support.runs import records
 
 FLAGS = [
     *("--model", "benchmarks.same_curve.nets:with_both", "--image-size", "16", "--val-resize", "16"),
@@ -27,11 +27,6 @@ def flags(digits: Path, out: Path, *more: str) -> list[str]:
         *FLAGS,
         *more,
     ]
-
-
-def records(out: Path, kind: str) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [record for record in found if record["kind"] == kind]
 
 
 def losses(out: Path) -> np.ndarray:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+from tests.support.runs import records
 
 FLAGS = [
     *("--model", "small_cnn", "--image-size", "24", "--val-resize", "24", "--augment", "pad_crop:pad=2+flip"),
@@ -15,11 +16,6 @@ FLAGS = [
 
 def flags(shapes: Path, out: Path) -> list[str]:
     return ["--train", str(shapes / "train.rec"), "--val", str(shapes / "val.rec"), "--out", str(out), *FLAGS]
-
-
-def records(out: Path) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [each for each in found if each["kind"] in ("train", "eval")]
 
 
 def curve(out: Path) -> list[tuple[Any, ...]]:
