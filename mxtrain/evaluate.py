@@ -237,7 +237,7 @@ def _evaluated(
     return Evaluated(run.data.val, found.scores, others)
 
 
-def _opened(run: Run, task: Task, is_own: bool) -> Any:
+def _opened(run: Run, task: Task, is_own: bool) -> Records:
     """Return the samples of --val."""
     from mxtrain.train.open_data import open_source
 

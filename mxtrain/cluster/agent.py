@@ -17,6 +17,7 @@ from collections import deque
 from typing import Any, NoReturn, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from mxtrain.cluster import membership, ports, ps_lite, rendezvous, unix_sockets, verdicts
 from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel, Closed, Malformed, Timeouts
@@ -139,7 +140,7 @@ class Agent(WorkerGroup):
     def heard(self) -> list[dict[str, Any]]:
         return [self._heard.popleft() for _ in range(len(self._heard))]
 
-    def sum(self, values: Any) -> np.ndarray[Any, Any]:
+    def sum(self, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         own = np.ascontiguousarray(values, dtype="<f8")
         total = np.empty(own.size)
         # At least one message, so that workers wait for each other even where there is nothing to add.

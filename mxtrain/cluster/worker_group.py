@@ -61,7 +61,7 @@ class WorkerGroup(Protocol):
         """Sentences for the log, on what makes the workers' last bits differ."""
         ...
 
-    def sum(self, values: Any) -> Doubles:
+    def sum(self, values: npt.ArrayLike) -> Doubles:
         """Return the sum of all workers' `values`, an array of one shape everywhere, in float64.
 
         A collective: every worker must call it. The result has the same bits on all of them.
@@ -92,7 +92,7 @@ class SingleWorker(WorkerGroup):
     rank, world_size, is_writer, is_first_on_host, local_workers, job, remarks = 0, 1, True, True, 1, "", ()
     hosts = (os.uname().nodename,)
 
-    def sum(self, values: Any) -> Doubles:
+    def sum(self, values: npt.ArrayLike) -> Doubles:
         import numpy as np  # not needed by --help
 
         return np.asarray(values, np.float64)
@@ -110,7 +110,7 @@ class SingleWorker(WorkerGroup):
 SINGLE_WORKER = SingleWorker()
 
 
-def sum_arrays(group: WorkerGroup, arrays: Sequence[Any]) -> list[Doubles]:
+def sum_arrays(group: WorkerGroup, arrays: Sequence[npt.NDArray[Any]]) -> list[Doubles]:
     """Return the sum over all workers of each array, in one message; a collective like `sum`."""
     import numpy as np
 
@@ -120,7 +120,7 @@ def sum_arrays(group: WorkerGroup, arrays: Sequence[Any]) -> list[Doubles]:
     return [part.reshape(array.shape) for part, array in zip(parts, arrays)]
 
 
-def in_order(rows: Any) -> Doubles:
+def in_order(rows: npt.ArrayLike) -> Doubles:
     """Return the sum of `rows`, added one after the other in float64; NumPy's own `sum` may add them by halves.
 
     Rows that one worker each has filled, and `sum` has brought together, give the same bits whoever filled them.
@@ -143,7 +143,7 @@ def gather(group: WorkerGroup, values: Sequence[float]) -> Doubles:
     return group.sum(gathered) if len(gathered) else gathered
 
 
-def gather_in_turn(group: WorkerGroup, values: Sequence[Any], count: int) -> list[Doubles]:
+def gather_in_turn(group: WorkerGroup, values: Sequence[Doubles], count: int) -> list[Doubles]:
     """Return all workers' `count` vectors, of any lengths; a worker has made every world_size-th, from its rank on."""
     import numpy as np
 

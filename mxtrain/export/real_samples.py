@@ -45,7 +45,7 @@ def open_records(task: Task, is_own: bool = True) -> Records:
     if not source:
         raise UsageError("--val is missing: the run had none, give a .rec file of samples to compare with")
     try:
-        records: Any = open_source(flag, source, task.run, task, task.objects)
+        records = open_source(flag, source, task.run, task, task.objects)
     except DataError as error:
         if not is_own:
             raise

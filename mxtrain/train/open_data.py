@@ -6,7 +6,7 @@ That is a function which returns a Gluon Dataset or DataLoader or a stream, or a
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Literal, Union, overload
 
 from mxtrain.config import Run, program_objects, schema
 from mxtrain.config.components import augmentations, import_path
@@ -15,16 +15,35 @@ from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data.arrays import array_sets, columns, tables
 from mxtrain.data.arrays.array_sets import ArrayRecords
 from mxtrain.data.arrays.table_selection import Selection
+from mxtrain.data.interfaces import Dataset, Records
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.user.streams import NUM_FIRST, Stream, is_stream
 from mxtrain.data.user.user_datasets import UserBatches, UserDataset, is_data_loader
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 
+Like = Union[Task, Dataset, None]
+
+
+@overload
+def open_source(
+    flag: Literal["--val", "--mistakes"],
+    source: str,
+    run: Run,
+    like: Like = None,
+    objects: ProgramObjects = NO_OBJECTS,
+) -> Records: ...
+
+
+@overload
+def open_source(
+    flag: str, source: str, run: Run, like: Like = None, objects: ProgramObjects = NO_OBJECTS
+) -> Dataset: ...
+
 
 def open_source(
-    flag: str, source: str, run: Run, like: Any = None, objects: ProgramObjects = NO_OBJECTS
-) -> Any:
+    flag: str, source: str, run: Run, like: Like = None, objects: ProgramObjects = NO_OBJECTS
+) -> Dataset:
     """Return the samples, or the user's batches, that `flag` names as `source`.
 
     Columns of a table become numbers as in `like`, a task with a description or a training set, if it has such columns.
@@ -50,7 +69,7 @@ def open_source(
     return tasks.class_of(run, objects).samples_of(run, opened)
 
 
-def _open_table(path: Path, run: Run, like: Any) -> ArrayRecords:
+def _open_table(path: Path, run: Run, like: Like) -> ArrayRecords:
     data = run.data
     chosen = (data.target, data.inputs, data.exclude, data.categories, data.missing)
     selection = Selection(*chosen, sample_weight=data.sample_weight)
@@ -59,7 +78,7 @@ def _open_table(path: Path, run: Run, like: Any) -> ArrayRecords:
     return tables.open_records(path, selection, array_sets.inputs_known(like) if like is not None else ())
 
 
-def _open_user_data(flag: str, path: str, run: Run, objects: ProgramObjects) -> Any:
+def _open_user_data(flag: str, path: str, run: Run, objects: ProgramObjects) -> Dataset:
     """Call the function and return its data as records or batches."""
     tasks.share_cores(run)
     with in_user_code(f"{flag} {path}"):
@@ -79,7 +98,7 @@ def _made_by(flag: str, path: str, objects: ProgramObjects) -> Callable[[], Any]
 
 def _checked(
     flag: str, path: str, user_data: Any, make: Callable[[], Any], run: Run, task: type[Task]
-) -> Any:
+) -> Dataset:
     """Return what `make` gave as records or batches; UsageError or DataError where no run can be made of it."""
     if is_stream(user_data):
         return _stream(flag, path, user_data, make, run, task)

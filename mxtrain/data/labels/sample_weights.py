@@ -7,7 +7,7 @@ taking it out of samples as they are read. What it does to a loss is the task's;
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple, Optional, Sequence, TypeVar, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ FLAG = "--sample-weight"
 LAST = "last"  # the last number of each label, where labels have no names
 FIELD = Field("sample_weight", ())
 LARGEST = 1e6
+Samples = TypeVar("Samples", bound=Optional[Dataset])
 
 
 class WeightColumn(NamedTuple):
@@ -37,8 +38,8 @@ class WeightColumn(NamedTuple):
 class Weighted(NamedTuple):
     """Data sets as what is to be predicted alone, the names of that, and where weights were beside it."""
 
-    train: Any
-    val: Any
+    train: Dataset
+    val: Dataset | None
     names: tuple[str, ...]
     column: WeightColumn | None = None
 
@@ -147,9 +148,11 @@ class Unweighted:
         return others[:, 0] if self._num_labels == 1 else others
 
 
-def without(dataset: Any, column: WeightColumn | None, num_labels: int) -> Any:
+def without(dataset: Samples, column: WeightColumn | None, num_labels: int) -> Samples:
     """Return a data set as what is to be predicted alone, `num_labels` numbers a sample; None stays None."""
-    return dataset if column is None or dataset is None else Unweighted(dataset, column, num_labels)
+    if column is None or dataset is None:
+        return dataset
+    return cast(Samples, Unweighted(dataset, column, num_labels))
 
 
 @dataclasses.dataclass(frozen=True)

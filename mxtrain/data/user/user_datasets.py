@@ -93,7 +93,7 @@ class UserBatches:
     def __init__(self, name: str, batches: Any, batch_size: int):
         self.path = Path(name)
         self.files: list[Path] = []
-        self.class_names = None
+        self.class_names: list[str] | None = None
         self._batches = batches
         self._batch_size = batch_size
 

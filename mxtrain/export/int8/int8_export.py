@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.core.system import kernels
@@ -116,7 +116,7 @@ def _calibration_records(task: Task, options: Int8Options) -> Records:
             "--calibrate is missing: the run has no --train, give a .rec file of samples like its own"
         )
     try:
-        records: Any = open_source(flag, source, task.run, task, task.objects)
+        records = open_source(flag, source, task.run, task, task.objects)
     except DataError as error:
         if flag == "--calibrate":
             raise
@@ -130,8 +130,7 @@ def _calibration_records(task: Task, options: Int8Options) -> Records:
     task.check(records)
     if len(records) < options.samples:
         logger.info("%s %s: has %d samples, all of which calibrate", flag, source, len(records))
-    known_records: Records = records
-    return known_records
+    return cast(Records, records)
 
 
 def _score(task: Task, net: Block, val: Records) -> float:
