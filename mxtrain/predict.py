@@ -14,7 +14,7 @@ if __name__ == "__main__":  # before the other imports, which take a while
 import argparse
 import json
 import os
-from typing import TYPE_CHECKING, Any, Iterable, NoReturn, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, NoReturn, Sequence, cast
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, one_line
@@ -35,7 +35,7 @@ PROGRAM = "mxtrain.predict"
 
 def predict(
     trained: Trained,
-    inputs: Any = (),
+    inputs: Iterable[object] | str | os.PathLike[str] = (),
     *,
     prompts: Sequence[str] | None = None,
     sampling: SamplingOptions | None = None,
@@ -46,8 +46,8 @@ def predict(
     target: str | None = None,
     checkpoint: str | None = None,
     devices: str = "cpu",
-    net: Any = None,
-    task: Any = None,
+    net: object = None,
+    task: object = None,
 ) -> list[dict[str, Any]]:
     """Return what a trained net says of each input, as the run's task shows it: `{"classes": [...]}` for pictures.
 
@@ -79,11 +79,11 @@ def predict(
 
     options = PredictOptions(top, threshold, embed, mistakes, prompts, target)
     options.check()
-    is_single = isinstance(inputs, (str, os.PathLike))
-    if isinstance(inputs, bytes) or not (is_single or hasattr(inputs, "__iter__")):
+    single = inputs if isinstance(inputs, (str, os.PathLike)) else None
+    if isinstance(inputs, bytes) or not (single is not None or hasattr(inputs, "__iter__")):
         raise UsageError(f"predict: inputs is a {type(inputs).__name__}; give a list of them, or a path")
     instead = {"model": net, "task": task, "target": target}
-    if mistakes and not is_single and not (isinstance(inputs, tuple) and not inputs):
+    if mistakes and single is None and not (isinstance(inputs, tuple) and not inputs):
         instead["val"] = inputs
     with process_isolation.isolated_run():
         opened = predictors.open_run(trained, checkpoint, devices, instead, with_losses=bool(mistakes))
@@ -100,9 +100,12 @@ def predict(
         predictors.check_predicts(opened.task, with_losses=bool(mistakes))
         with predictors.open_predictor(opened, devices) as predictor:
             if mistakes:
-                found = predictor.worst_mistakes(os.fspath(inputs) if is_single else None, mistakes, _raise)
+                found = predictor.worst_mistakes(
+                    None if single is None else os.fspath(single), mistakes, _raise
+                )
                 return [{predictor.noun: each.input.name, **each.shown} for each in found.worst]
-            return _answers(predictor, [inputs] if is_single else inputs, options)
+            several = cast("Iterable[object]", inputs) if single is None else [single]
+            return _answers(predictor, several, options)
 
 
 def _answers(predictor: Predictor, inputs: Iterable[object], options: PredictOptions) -> list[dict[str, Any]]:

@@ -34,14 +34,14 @@ def export(
     batch: int | None = None,
     from_pixels: bool = False,
     samples: int = 64,
-    calibrate: Any = None,
+    calibrate: object = None,
     calibration_samples: int | None = None,
     exclude: Sequence[str] = (),
     tolerance: float | None = None,
-    val: Any = None,
+    val: object = None,
     checkpoint: str | None = None,
-    net: Any = None,
-    task: Any = None,
+    net: object = None,
+    task: object = None,
 ) -> Export:
     """Write a trained net for other programs and return its folder, its files, and how far it is from the net.
 

@@ -37,14 +37,14 @@ _clusters: list[NodeSpec] = []  # one, from the first run over a cluster on
 def fit(
     run: Run,
     *,
-    train: Any = None,
-    val: Any = None,
-    net: Any = None,
-    loss: Any = None,
-    task: Any = None,
-    metric: Any = None,
-    optimizer: Any = None,
-    schedule: Any = None,
+    train: object = None,
+    val: object = None,
+    net: object = None,
+    loss: object = None,
+    task: object = None,
+    metric: object = None,
+    optimizer: object = None,
+    schedule: object = None,
     on_begin: Hook = None,
     on_step: Hook = None,
     on_evaluation: Hook = None,
@@ -162,7 +162,7 @@ def _with_objects(run: Run, values: dict[str, Any]) -> tuple[Run, ProgramObjects
     return run, objects
 
 
-def _is_of_arrays(run: Run, train: Any) -> bool:
+def _is_of_arrays(run: Run, train: object) -> bool:
     """Return whether a training set that was given holds something else than pictures.
 
     Of a stream, which epoch_steps goes with, no sample is read for that: one of pictures has num_classes.
