@@ -21,8 +21,7 @@ from benchmarks.harness import kept, parsing, processes, tables
 DEADLINE_SECONDS = 600
 PAGE = processes.ROOT / "docs" / "exporting.md"
 SAMPLES, CLASSES = 16, 10
-USUAL_SIZE = 224
-# The side of pictures, where it is another than usual.
+# The side of pictures, where it is another than 224.
 SIZES = {"inceptionv3": 299, "xception": 299, "senet_154": 96}
 NETS = (
     *("alexnet", "cifar_resnet20_v1", "cifar_resnet20_v2", "cifar_resnext29_32x4d", "cifar_wideresnet16_10"),
@@ -73,6 +72,11 @@ def main() -> int:
     return int(any("failed" in each for each in known.values()))
 
 
+def side_of(name: str) -> int:
+    """Return the side of the pictures that a net takes here."""
+    return 32 if name.startswith("cifar") else SIZES.get(name, 224)
+
+
 def measured(name: str) -> dict[str, Any]:
     """Export a net in both ways, compare it with each, and return the differences."""
     import numpy as np
@@ -82,7 +86,7 @@ def measured(name: str) -> dict[str, Any]:
     from mxtrain.export.onnx import onnx_export
     from mxtrain.runtime import mx
 
-    size = 32 if name.startswith("cifar") else SIZES.get(name, USUAL_SIZE)
+    size = side_of(name)
     rng = np.random.default_rng(0)
     task, net = build(name, size)
     found: dict[str, Any] = {"name": name, "size": size, "parameters": 0}

@@ -63,7 +63,7 @@ def family(folder: Path, name: str) -> dict[str, Any]:
     from mxtrain.export import comparison, inference_graph, symbol_export
     from mxtrain.export.int8 import int8_graph
 
-    size = 32 if name.startswith("cifar") else exporting.SIZES.get(name, exporting.USUAL_SIZE)
+    size = exporting.side_of(name)
     task, net = exporting.build(name, size)
     try:
         graph = inference_graph.of_net(net, task)
