@@ -39,7 +39,7 @@ def expected_kinds(case: Case) -> set[str]:
     return {RECOVERED}
 
 
-@pytest.mark.slow  # tests/faults/test_inside.py and tests/cluster/runs/test_async_fit.py have one fault
+@pytest.mark.slow  # tests/faults/test_inside.py and tests/cluster/training/test_async_fit.py have one fault
 @pytest.mark.timeout(240)
 def test_a_job_recovers_from_two_faults_one_after_the_other(
     tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]

@@ -120,7 +120,7 @@ MUTANTS = (
         "        sums = [memory(parameter.grad(self.devices[0])) for parameter in self.parameters]\n"
         "        self.grid.end_step",
         '        sums = [total.astype("float32") for total in self.grid.totals]\n        self.grid.end_step',
-        ("tests/cluster/runs/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
+        ("tests/cluster/training/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
     ),
     Mutant(
         "first-grid",
@@ -129,7 +129,7 @@ MUTANTS = (
         "mxtrain/optim/sums/exact_gradients.py",
         "self.group.rank == 0",
         "self.group.rank == self.group.world_size - 1",
-        ("tests/cluster/runs/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
+        ("tests/cluster/training/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
     ),
     Mutant(
         "grid-of-a-checkpoint",
@@ -147,7 +147,7 @@ MUTANTS = (
         "mxtrain/train/step.py",
         "    for position, row in computed.items():",
         "    for position, row in enumerate(computed.values()):",
-        ("tests/cluster/runs/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
+        ("tests/cluster/training/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
     ),
     Mutant(
         "digits-of-a-part",
@@ -165,7 +165,7 @@ MUTANTS = (
         "mxtrain/train/step.py",
         "[rows, np.array([is_wide.sum()])]",
         "[rows, np.array([0.0])]",
-        ("tests/cluster/runs/test_rare_steps.py",),
+        ("tests/cluster/training/test_rare_steps.py",),
     ),
     Mutant(
         "loss-scale",

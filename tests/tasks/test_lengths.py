@@ -62,7 +62,7 @@ def test_a_net_of_several_inputs_is_not_computed_again(words: Given, tmp_path: P
     )
 
 
-@pytest.mark.slow  # tests/cluster/runs/test_async_fit.py has pictures'
+@pytest.mark.slow  # tests/cluster/training/test_async_fit.py has pictures'
 @pytest.mark.timeout(200)
 def test_workers_that_do_not_wait_learn_lengths_that_vary(words: Given, tmp_path: Path) -> None:
     words.fit(

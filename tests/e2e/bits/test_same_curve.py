@@ -9,7 +9,7 @@ import pytest
 from benchmarks.same_curve.__main__ import MAPPINGS, Subject, digits, panel, table
 
 
-@pytest.mark.slow  # tests/engine/train/test_mapping.py and tests/cluster/runs/test_mappings.py hold the curves
+@pytest.mark.slow  # tests/engine/train/test_mapping.py and tests/cluster/training/test_mappings.py hold the curves
 def test_devices_are_the_same_curve_and_another_seed_is_not(tmp_path: Path) -> None:
     few_steps = ("--max-steps", "4")
     alone, four = ((*MAPPINGS[name], *few_steps) for name in ("1 device, accumulate 4", "4 devices"))

@@ -72,7 +72,7 @@ def test_a_grid_has_each_point_once_and_flags_only_where_they_count(tmp_path: Pa
         ("lr: {low: 1, hihg: 2}", 1, "no 'hihg' in a range; did you mean 'high'?"),
         ("lr: {low: 0.1}", 1, "lr: give both low and high"),
         ("lr: {low: 0.5, high: 0.1}", 1, "low 0.5 is above high 0.1"),
-        ("lr: {low: 0.1, high: .nan}", 1, "--lr nan: give"),
+        ("lr: {low: 0.1, high: .nan}", 1, "expected a number, got nan"),
         ("lr: {low: 0, high: 1, log: true}", 1, "--lr 0.0: give"),
         ("weight_decay: {low: 0, high: 1, log: true}", 1, "log needs a low above 0"),
         ("lr: {low: 0.1, high: 1, log: perhaps}", 1, "log: expected true or false, got 'perhaps'"),
