@@ -19,30 +19,37 @@ from typing import Any, NoReturn, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.cluster import membership, ports, ps_lite, rendezvous, unix_sockets, verdicts
+from mxtrain.cluster import ports, ps_lite, unix_sockets, verdicts
+from mxtrain.cluster.admission import membership, rendezvous
+from mxtrain.cluster.admission.assignment import Assignment
 from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel, Closed, Malformed, Timeouts
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.cluster.rendezvous import Assignment
+from mxtrain.cluster.gateway.start import GatewayProcess, HostGateway
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import errors
 from mxtrain.core.errors import BUG, DONE, RESTART_ME, USAGE, OutOfMemory, RestartMe, Stop, Stopped, as_stop
 
-POLL_SECONDS, RETRY_SECONDS = 0.05, 1.0
-FAIL_SECONDS = 1.0
+POLL_SECONDS, RETRY_SECONDS, FAIL_SECONDS = 0.05, 1.0, 1.0
 GIL_SECONDS = 300.0
 NUMBERS_IN_MESSAGE = MAX_RAW_BYTES // 8  # of a sum; more go one message after the other
 MOST_NOTES = 1000  # that wait to be read, of which the oldest are dropped
 
 
 def join(
-    node: NodeSpec, fields: dict[str, Any], timeouts: Timeouts, stop_requests: Sequence[Stop] = ()
+    node: NodeSpec,
+    fields: dict[str, Any],
+    timeouts: Timeouts,
+    stop_requests: Sequence[Stop] = (),
+    gateway: GatewayProcess | None = None,
 ) -> Agent:
     """Join the rendezvous and wait for its end; return the agent with its assignment.
 
     `fields` are those of `rendezvous.describe`. The first of `stop_requests` ends the wait, and the job: nothing has
-    begun that would have to be saved.
+    begun that would have to be saved. `gateway` is the scheduler's.
     """
+    own_gateway = HostGateway(node, timeouts.start, gateway) if node.secret else None
+    fields = fields if own_gateway is None else {**fields, "gateway": own_gateway.address}
     info = rendezvous.describe(node, fields)
     deadline = time.monotonic() + timeouts.start
     while True:
@@ -51,6 +58,9 @@ def join(
         agent = Agent(node, channel, timeouts, {**rendezvous.join_message(node, info), "job": job})
         try:
             agent._await_assignment(stop_requests)
+            agent._gateway = own_gateway
+            if own_gateway is not None:
+                own_gateway.settle(agent.assignment.here, agent.assignment.elsewhere)
             return agent
         except RestartMe:  # another job may have the port only until nobody comes to it
             if agent.is_admitted or node.memory is None or not node.is_restart or time.monotonic() > deadline:
@@ -71,6 +81,7 @@ class Agent(WorkerGroup):
         self._progress: tuple[str, int, float] = ("", -1, time.monotonic())
         self._note: dict[str, Any] | None = None  # that the next heartbeat takes along
         self._heard: deque[dict[str, Any]] = deque(maxlen=MOST_NOTES)
+        self._gateway: HostGateway | None = None
         self._num_sums = 0
         self._is_late = self._is_assigned = self._in_sum = self._has_finished = False
         self._has_heard = self.is_admitted = False
@@ -144,8 +155,8 @@ class Agent(WorkerGroup):
         own = np.ascontiguousarray(values, dtype="<f8")
         total = np.empty(own.size)
         # At least one message, so that workers wait for each other even where there is nothing to add.
-        for start in range(0, max(own.size, 1), NUMBERS_IN_MESSAGE):
-            piece = slice(start, start + NUMBERS_IN_MESSAGE)
+        for begin in range(0, max(own.size, 1), NUMBERS_IN_MESSAGE):
+            piece = slice(begin, begin + NUMBERS_IN_MESSAGE)
             total[piece] = np.frombuffer(self._sum_of_bytes(own.ravel()[piece].tobytes()), dtype="<f8")
         return total.reshape(own.shape)
 
@@ -262,9 +273,8 @@ class Agent(WorkerGroup):
             self._heard.append(message["note"])
         elif message["kind"] == "admitted":
             self.is_admitted = True
-            if (
-                message["job"] or self._node.role != "scheduler"
-            ):  # which has to know its last one by its assignment
+            # The scheduler has to know its last one by its assignment.
+            if message["job"] or self._node.role != "scheduler":
                 membership.remember(self._node.memory, str(message["job"]))
         elif message["kind"] == "late":
             self._is_late = True
@@ -283,11 +293,12 @@ class Agent(WorkerGroup):
         faulthandler.dump_traceback_later(GIL_SECONDS + self._timeouts.silence, exit=True, file=2)
 
     def _check_ps_lite(self) -> None:
+        if self._gateway is not None and (end := self._gateway.end()):
+            self.fail(RESTART_ME, end)
         if self._is_assigned and ps_lite.THREADS.have_ended():
             self.fail(RESTART_ME, f"ps-lite has ended here: {ps_lite.STRANGERS}")
-        if (
-            self._node.role != "scheduler"
-        ):  # whose socket the others connect to twice: `coordinator.py` sees to that
+        # The scheduler's is one that the others connect to twice: `coordinator.py` sees to that.
+        if self._node.role != "scheduler":
             unix_sockets.unname()
 
     def _send_heartbeat(self, now: float) -> None:

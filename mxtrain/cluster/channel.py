@@ -1,7 +1,7 @@
-"""Control channel: messages of bounded length over a TCP connection that never blocks, and its timeouts.
+"""Control channel: messages of bounded length over a connection that never blocks, and its timeouts.
 
-A message is one JSON object followed by raw bytes. Owns the framing only; the meaning of the messages belongs to the
-two ends, `agent.py` and `coordinator.py`.
+A message is one JSON object followed by raw bytes; between hosts they travel encrypted (`gateway/frames.py`). Owns the
+framing only; the meaning of the messages belongs to the two ends, `agent.py` and `coordinator.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import json
 import select
 import socket
 import struct
-from typing import Any, Dict, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Tuple
+
+if TYPE_CHECKING:
+    from mxtrain.cluster.gateway.frames import FrameCipher
 
 HEADER = struct.Struct(">4sII")  # MAGIC, bytes of JSON, raw bytes
 MAGIC = b"mxt1"
@@ -47,10 +50,12 @@ class Timeouts:
 class Channel:
     """One end of a connection; accepts up to `max_raw_bytes` behind a message's JSON."""
 
-    def __init__(self, connection: socket.socket, max_raw_bytes: int = 0):
+    def __init__(self, connection: socket.socket, max_raw_bytes: int = 0, cipher: FrameCipher | None = None):
         connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if connection.family == socket.AF_INET:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.max_raw_bytes = max_raw_bytes
+        self._cipher = cipher
         self._connection = connection
         self._arrived = bytearray()
         self._unsent = bytearray()
@@ -74,7 +79,8 @@ class Channel:
     def send(self, message: dict[str, Any], raw: bytes = b"") -> None:
         """Queue a message, and send as much as the network takes at once."""
         text = json.dumps(message).encode()
-        self._unsent += HEADER.pack(MAGIC, len(text), len(raw)) + text + raw
+        content = HEADER.pack(MAGIC, len(text), len(raw)) + text + raw
+        self._unsent += content if self._cipher is None else self._cipher.encrypt(content)
         self.flush()
 
     def flush(self) -> None:
@@ -97,7 +103,7 @@ class Channel:
             raise Closed(str(error)) from None
         if not block:
             raise Closed("closed by the other end")
-        self._arrived += block
+        self._arrived += block if self._cipher is None else self._cipher.decrypt(block)
         messages: list[Message] = []
         while self._has_complete_message():
             messages.append(self._pop_message())

@@ -1,4 +1,4 @@
-"""Connections at the scheduler's port: unauthenticated at first, members once their NodeInfo is accepted.
+"""Connections to the scheduler: unauthenticated at first, members once their NodeInfo is accepted.
 
 Owns the sockets and the list of the connected, and never waits for any one of them. Does not own the meaning of their
 messages (`coordinator.py`).
@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import selectors
+import socket
 import time
 from typing import Any, Sequence
 
 from mxtrain.cluster import ports, verdicts
+from mxtrain.cluster.admission.rendezvous import NodeInfo
 from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel, Closed, Malformed, Message
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.cluster.rendezvous import NodeInfo
+from mxtrain.cluster.gateway.start import AuthenticatedListener, GatewayProcess, schedulers_gateway
 
+GATEWAY_SECONDS = 0.2  # in which the end of a gateway is seen after that of its connections
 UNAUTHENTICATED_SECONDS = 5.0  # closed if it has not joined by then
 MAX_UNAUTHENTICATED = MAX_LATE = 64
 
@@ -47,11 +50,14 @@ class Connection:
 
 
 class Connections:
-    """All connections, and the listening port."""
+    """All connections, and what listens for them: the port, or the gateway that has it."""
 
-    def __init__(self, node: NodeSpec, start_seconds: float):
+    def __init__(
+        self, listener: socket.socket | AuthenticatedListener, gateway: GatewayProcess | None = None
+    ):
         self._all: list[Connection] = []
-        self._listener = ports.listen(node, start_seconds)
+        self.gateway = gateway
+        self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, None)
 
@@ -68,6 +74,10 @@ class Connections:
     @property
     def unauthenticated(self) -> list[Connection]:
         return [each for each in self._all if each.info is None]
+
+    def end_of_gateway(self) -> str:
+        """Return a sentence on how the gateway has ended, which takes all connections with it; empty while it runs."""
+        return "" if self.gateway is None else self.gateway.end(GATEWAY_SECONDS)
 
     def is_open(self, connection: Connection) -> bool:
         return connection in self._all
@@ -148,3 +158,15 @@ class Connections:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if has_unsent else 0)
         if self._selector.get_key(connection.channel).events != events:
             self._selector.modify(connection.channel, events, connection)
+
+
+def opened(node: NodeSpec, seconds: float) -> Connections:
+    """Return the connections to the scheduler `node`, whose port is open from here on: its gateway's, if it has one.
+
+    A restarted job's port may be taken for so many `seconds`.
+    """
+    port = ports.listen(node, seconds)
+    if not node.secret:
+        return Connections(port)
+    gateway, listener = schedulers_gateway(port, node.secret, node.attempt, seconds)
+    return Connections(listener, gateway)

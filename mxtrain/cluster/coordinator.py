@@ -1,7 +1,7 @@
 """The scheduler's end of all control channels: rendezvous, failure detection, sums, and the verdict that ends the job.
 
 One thread of the scheduler's process does all of it, and ends that process too. Owns the course of an attempt; does not
-own sockets (`connections.py`), admission and ranks (`rendezvous.py`) nor the choice of a checkpoint (`resume_step.py`).
+own sockets (`connections.py`), admission, ranks and the choice of a checkpoint (`admission/`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import time
 from collections import deque
 from typing import Any, Sequence
 
-from mxtrain.cluster import membership, ports, rendezvous, resume_step, stalls, unix_sockets, verdicts
+from mxtrain.cluster import connections, ports, stalls, unix_sockets, verdicts
+from mxtrain.cluster.admission import membership, rendezvous, resume_step
+from mxtrain.cluster.admission.assignment import assign_ranks
+from mxtrain.cluster.admission.rendezvous import NodeInfo
 from mxtrain.cluster.channel import Malformed, Message, Timeouts
-from mxtrain.cluster.connections import UNAUTHENTICATED_SECONDS, Connection, Connections
+from mxtrain.cluster.connections import UNAUTHENTICATED_SECONDS, Connection
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.cluster.rendezvous import NodeInfo
+from mxtrain.cluster.gateway.start import GatewayProcess
 from mxtrain.cluster.sums import PendingSum
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.core.errors import RESTART_ME, USAGE
@@ -32,14 +35,16 @@ DONE = Verdict(0, "")
 WRONG_SHAPE = (Malformed, ArithmeticError, LookupError, TypeError, ValueError)
 
 
-def start(node: NodeSpec, info: NodeInfo, timeouts: Timeouts, min_workers: int = 0) -> None:
+def start(node: NodeSpec, info: NodeInfo, timeouts: Timeouts, min_workers: int = 0) -> GatewayProcess | None:
     """Open the port, and coordinate the job from a thread of this process; that thread ends the process.
 
     `info` describes this process, whose own agent may join after others. After `timeouts.start` the job starts with
-    `min_workers` workers or more; 0 waits for all of them.
+    `min_workers` workers or more; 0 waits for all of them. Returns the gateway that has the port, if the job has
+    gateways.
     """
     coordinator = Coordinator(node, info, timeouts, min_workers)
     threading.Thread(target=coordinator.run, name="coordinator", daemon=True).start()
+    return coordinator.gateway
 
 
 class Coordinator:
@@ -48,12 +53,12 @@ class Coordinator:
     def __init__(self, node: NodeSpec, info: NodeInfo, timeouts: Timeouts, min_workers: int):
         self._node, self._info, self._timeouts, self._min_workers = node, info, timeouts, min_workers
         self._job_before = membership.remembered(node.memory)
-        self._connections = Connections(node, timeouts.start)
+        self._connections = connections.opened(node, timeouts.start)
+        self.gateway = self._connections.gateway
         self._opened = time.monotonic()
         self._incidents: deque[str] = deque(maxlen=3)  # of the rendezvous: refused or lost processes
-        self._guests: list[
-            tuple[Connection, Verdict]
-        ] = []  # may be another job's, and how they are refused then
+        # They may be another job's, and how they are refused then.
+        self._guests: list[tuple[Connection, Verdict]] = []
         self._has_lost_one = False
         self._ps_port: socket.socket | None = None
         self._meeting = stalls.Meeting()
@@ -241,9 +246,9 @@ class Coordinator:
                 self._connections.send([connection], {"kind": "late", "reason": f"{lacks},"})
 
     def _assign(self, step: int) -> None:
-        self._ps_port = ports.hold(self._node.root)
-        port = self._ps_port.getsockname()[1]
-        assignments = rendezvous.assign_ranks(self._infos(), port, step, self._node.job)
+        self._ps_port = None if self.gateway else ports.hold(self._node.root)
+        port = 0 if self._ps_port is None else self._ps_port.getsockname()[1]
+        assignments = assign_ranks(self._infos(), port, step, self._node.job)
         for remark in assignments[0].remarks:
             logger.warning("%s", remark)
         self._sums = PendingSum(assignments[0].num_workers)
@@ -282,6 +287,8 @@ class Coordinator:
         self._connections.drop(connection)
         if connection.info is None or connection.is_late:
             logger.debug("%s %s", connection, how)  # there may be any number of them
+        elif end := self._connections.end_of_gateway():
+            self._decide(Verdict(RESTART_ME, f"scheduler: {end}"))
         elif self._sums is None:
             logger.warning("%s %s in the rendezvous", connection, how)
             self._incidents.append(f"{connection} {how}")

@@ -31,6 +31,7 @@ REQUIRED = ("DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_WORK
 LOOPBACK = "127.0.0.1"
 RETRY_SECONDS = 0.5
 MEMORY = ".job"  # in a run folder
+LEAST_SECRET = 16  # characters
 SIOCGIFADDR = 0x8915  # Linux: the address of an interface
 
 
@@ -62,6 +63,7 @@ class NodeSpec:
     attempt: int  # number of restarts of the whole job so far
     is_restart: bool = False  # this is not the job's first attempt
     job: str = ""  # identifies the job in its checkpoints; no secret
+    secret: str = ""  # by which gateways know the job; empty on one host, which has none
     root_names: RootNames = ROOT_VARIABLES
     memory: Path | None = None  # where it keeps which job it is in; None if the token is the job's own
 
@@ -110,6 +112,7 @@ def node_spec(environ: Mapping[str, str], run: Run) -> NodeSpec | None:
         token=token,
         attempt=attempt,
         is_restart=is_restart,
+        secret="" if is_loopback(root) else _secret(environ),
         job=environ.get("MXTRAIN_JOB_ID") or hashlib.sha256(token.encode()).hexdigest()[:16],
         root_names=root_names,
         memory=None if environ.get("MXTRAIN_JOB") else Path(run.output.out) / MEMORY,
@@ -162,6 +165,18 @@ def _name(environ: Mapping[str, str], role: str) -> str:
 def _token_of(root: str, port: int, num_workers: int, num_servers: int) -> str:
     """Return a substitute for a secret: a hash of what at least the processes of this job agree on."""
     return hashlib.sha256(f"{root}:{port} {num_workers} {num_servers}".encode()).hexdigest()
+
+
+def _secret(environ: Mapping[str, str]) -> str:
+    """Return the text by which hosts of this job know each other."""
+    cure = "give all processes of the job the same text, such as `openssl rand -hex 16` prints"
+    for variable in ("MXTRAIN_SECRET", "MXTRAIN_JOB"):
+        secret = environ.get(variable, "")
+        if len(secret) >= LEAST_SECRET:
+            return secret
+        if secret:
+            raise UsageError(f"{variable}: {len(secret)} characters can be guessed; {cure}")
+    raise UsageError(f"MXTRAIN_SECRET is not set, without which no host lets another one in; {cure}")
 
 
 def _root_names(environ: Mapping[str, str]) -> RootNames:

@@ -12,6 +12,7 @@ from typing import Sequence
 
 from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel
 from mxtrain.cluster.environment import NodeSpec
+from mxtrain.cluster.gateway import credentials, handshake
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.core.errors import RESTART_ME, USAGE, RestartMe, Stop, UsageError
 
@@ -32,14 +33,9 @@ def connect(node: NodeSpec, seconds: float, stop_requests: Sequence[Stop]) -> Ch
             deadline, is_stopping = min(deadline, time.monotonic() + STOPPING_SECONDS), True
         remaining = deadline - time.monotonic()
         try:
-            connection = socket.create_connection(
-                (node.root, node.port), timeout=max(0.1, min(CONNECT_SECONDS, remaining))
-            )
-            # Repeated attempts at a port of the ephemeral range can connect a socket to itself.
-            if connection.getsockname() != connection.getpeername():
-                return Channel(connection, MAX_RAW_BYTES)
-            connection.close()
-            problem = "nobody listens"
+            return _connected(node, max(0.1, min(CONNECT_SECONDS, remaining)))
+        except handshake.HandshakeFailed as refusal:
+            raise _shut_out(node, str(refusal)) from None
         except OSError as error:
             problem = error.strerror or str(error)
         if remaining <= 0:
@@ -51,6 +47,28 @@ def connect(node: NodeSpec, seconds: float, stop_requests: Sequence[Stop]) -> Ch
                 f"it, and give its own address and port as {node.root_names}"
             )
         time.sleep(RETRY_SECONDS)
+
+
+def _connected(node: NodeSpec, seconds: float) -> Channel:
+    """Return a control channel, on one host in the clear, else encrypted; OSError where nobody listens."""
+    if node.secret:
+        own = credentials.of_secret(node.secret)
+        remote = handshake.connect(node.root, node.port, own, handshake.CONTROL, node.attempt, seconds)
+        return Channel(remote.socket, MAX_RAW_BYTES, remote.cipher)
+    connection = socket.create_connection((node.root, node.port), timeout=seconds)
+    # Repeated attempts at a port of the ephemeral range can connect a socket to itself.
+    if connection.getsockname() == connection.getpeername():
+        connection.close()
+        raise ConnectionRefusedError("nobody listens")
+    return Channel(connection, MAX_RAW_BYTES)
+
+
+def _shut_out(node: NodeSpec, reason: str) -> Stop:
+    stop = RestartMe if node.is_restart else UsageError
+    return stop(
+        f"{node.name}: what listens at {node.root}:{node.port} is no scheduler with this job's secret ({reason}); "
+        f"give all processes of the job the same MXTRAIN_SECRET, and another job another {node.root_names}"
+    )
 
 
 def silence(node: NodeSpec, seconds: float, has_spoken: bool) -> Verdict:

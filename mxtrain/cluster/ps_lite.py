@@ -12,8 +12,8 @@ import threading
 from pathlib import Path
 from typing import Iterator, Mapping
 
-from mxtrain.cluster.environment import NodeSpec
-from mxtrain.cluster.rendezvous import Assignment
+from mxtrain.cluster.admission.assignment import Assignment
+from mxtrain.cluster.environment import LOOPBACK, NodeSpec
 
 TASKS = Path("/proc/self/task")
 PR_SET_NAME, PR_GET_NAME = 15, 16
@@ -25,8 +25,8 @@ MISSED_POLLS = (
 # Two of ZeroMQ, the receiving one and, but on the scheduler, one that hands on what was received.
 NUM_THREADS = {"scheduler": 3, "server": 4, "worker": 4}
 STRANGERS = (
-    "a message that was none of this job's reached its port; keep strangers off the network "
-    "(docs/distributed.md, Who can reach it)"
+    "a message that was none of this job's reached its port; leave out DMLC_LOCAL=0, by which other users of this host "
+    "reach it (docs/distributed.md, Who can reach it)"
 )
 
 
@@ -37,11 +37,11 @@ def environment(node: NodeSpec, assignment: Assignment, socket_number: int | Non
     """
     return {
         "DMLC_ROLE": node.role,
-        "DMLC_PS_ROOT_URI": node.root,
+        "DMLC_PS_ROOT_URI": LOOPBACK if node.secret else node.root,
         "DMLC_PS_ROOT_PORT": str(assignment.ps_port),
         "DMLC_NUM_WORKER": str(assignment.num_workers),
         "DMLC_NUM_SERVER": str(assignment.num_servers),
-        "DMLC_NODE_HOST": node.node_host,
+        "DMLC_NODE_HOST": LOOPBACK,  # it listens nowhere else, also where it uses TCP
         # With these set, ps-lite would bind elsewhere or declare nodes dead by itself.
         "DMLC_INTERFACE": None,
         "PORT": None if socket_number is None else str(socket_number),

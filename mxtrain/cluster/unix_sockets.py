@@ -2,8 +2,8 @@
 
 ps-lite names them /tmp/NUMBER and takes over whatever has that name, another job's socket too. So a process uses a
 number only while it holds the TCP port of the same number with a socket that does nothing else; a port that nobody
-holds marks a socket as left by a dead process. Once all are connected the name goes. Owns these files and numbers;
-knows nothing of mxnet.
+holds marks a socket as left by a dead process. Once all are connected the name goes. A job over hosts has numbers that
+are no ports and the same on all of them (`gateway/routes.py`). Owns these files and numbers; knows nothing of mxnet.
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ def sweep() -> None:
         with contextlib.suppress(OSError):
             status = path.lstat()
             ours = stat.S_ISSOCK(status.st_mode) and status.st_uid == os.getuid() and path.name.isdecimal()
-            if ours and int(path.name) < 1 << 16 and not _is_held(int(path.name)) and not _answers(path):
+            number = int(path.name) if ours else 0
+            # One above all ports is held by nobody (`gateway/routes.py`), and listens from its first moment on.
+            is_held = number in range(1 << 16) and _is_held(number)
+            if ours and number < 1 << 31 and not is_held and not _answers(path):
                 path.unlink()
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Iterator
@@ -12,56 +10,14 @@ from typing import Iterator
 import pytest
 
 from mxtrain.core.errors import RESTART_ME
-from mxtrain.launch.local import free_port
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
-from tests.faults.job import CLUSTER, FLAGS, STEPS_PER_EPOCH, result, started, wait_for
-from tests.faults.samples import ROOT
-from tests.faults.traces import Traces
+from tests.faults.job import CLUSTER, STEPS_PER_EPOCH, result, started, wait_for
+from tests.faults.two_host_job import TwoHostJob
+from tests.support.hosts.lan import drop_arriving, drop_nothing, lan
 from tests.support.hosts.two_hosts import NamespaceHost, two_hosts
 from tests.support.runs import has_step
 
 CUT_SECONDS = 5.0  # more than --silence-timeout
-
-
-class TwoHostJob:
-    """A job over two hosts: each role with a supervisor of its own, the second worker on the second host."""
-
-    def __init__(self, hosts: tuple[NamespaceHost, NamespaceHost], folder: Path, *flags: str):
-        self.out, self.traces, self._folder = folder / "run", Traces(folder), folder
-        first, second = hosts
-        places = {"scheduler": first, "server": first, "worker-0": first, "worker-1": second}
-        root = f"{first.address}:{free_port()}"
-        self.processes = {name: self._start(host, name, root, flags) for name, host in places.items()}
-
-    def _start(
-        self, host: NamespaceHost, name: str, root: str, flags: tuple[str, ...]
-    ) -> subprocess.Popen[bytes]:
-        role, _, index = name.partition("-")
-        line = [sys.executable, "-m", "mxtrain.launch", role, "--root", root, "-n", "2", "-s", "1"]
-        line += ["--index", index] if index else []
-        line += ["--", "--out", str(self.out), *FLAGS, *CLUSTER, *flags]
-        with (self._folder / f"{name}.output").open("wb") as output:
-            return subprocess.Popen(
-                host.inside(*line),
-                cwd=ROOT,
-                env=self.traces.environment,
-                stdout=subprocess.DEVNULL,
-                stderr=output,
-            )
-
-    def codes(self) -> dict[str, int | None]:
-        return {name: process.poll() for name, process in self.processes.items()}
-
-    def have_ended(self) -> bool:
-        return None not in self.codes().values()
-
-    def output(self) -> dict[str, str]:
-        return {name: (self._folder / f"{name}.output").read_text() for name in self.processes}
-
-    def kill(self) -> None:
-        self.traces.kill()
-        for process in self.processes.values():
-            process.wait(10)
 
 
 @contextlib.contextmanager
@@ -90,6 +46,45 @@ def test_after_a_cut_that_heals_both_hosts_resume(
         assert wait_for(job.have_ended, DONE_SECONDS), job.output()
         assert set(job.codes().values()) == {0}, job.output()
     assert all("restart 1 of" in each for each in job.output().values())
+    assert result(job.out) == undisturbed
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+def test_a_cut_of_three_seconds_is_waited_for(
+    tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
+) -> None:
+    with cut_in_the_middle(tmp_path, *data, "--silence-timeout", "10") as (job, host):
+        time.sleep(3)
+        host.heal()
+        assert wait_for(job.have_ended, DONE_SECONDS), job.output()
+        assert set(job.codes().values()) == {0}, job.output()
+    assert all("1 attempt" in each for each in job.output().values()), job.output()
+    assert result(job.out) == undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.system
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("deaf", [0, 1])
+def test_a_way_that_is_cut_in_one_direction_is_named_and_the_job_goes_on_when_it_heals(
+    deaf: int, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
+) -> None:
+    with lan(2) as hosts:
+        job = TwoHostJob(hosts, tmp_path, *data, "--start-timeout", "60")
+        try:
+            assert wait_for(lambda: has_step(job.out, STEPS_PER_EPOCH + 3), DONE_SECONDS), job.output()
+            drop_arriving(hosts[deaf], 1, 65535)
+            assert wait_for(lambda: "restart 1 of" in job.output()["scheduler"], REFUSED_SECONDS), (
+                job.output()
+            )
+            drop_nothing(hosts[deaf])
+            assert wait_for(job.have_ended, DONE_SECONDS), job.output()
+            assert set(job.codes().values()) == {0}, job.output()
+            assert job.traces.left_behind() == []
+        finally:
+            job.kill()
+    assert "worker-1" in job.output()["scheduler"]
     assert result(job.out) == undisturbed
 
 

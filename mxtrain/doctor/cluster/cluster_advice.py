@@ -84,7 +84,7 @@ def _about_ports(findings: Mapping[str, Any]) -> Iterator[str]:
     hosts = findings["hosts"]
     for host in reached_hosts(findings):
         for port, reason in host.get("port_errors", {}).items():
-            if int(port) == 0 or "assign" in reason:
+            if "assign" in reason:
                 yield (
                     f"{host['host']} cannot listen at {host['address']} ({reason}): name it by an address of its own, "
                     "not by one that a router translates"
@@ -103,7 +103,7 @@ def _about_ports(findings: Mapping[str, Any]) -> Iterator[str]:
         closed_by = f"{_and(firewalls)} there" if firewalls else "a firewall there or in between"
         yield (
             f"{_and(sources)} {'does' if len(sources) == 1 else 'do'} not reach {which} of {target['host']} "
-            f"({target['address']}): {problem}; let {closed_by} open all TCP ports between the hosts (docs/clusters.md)"
+            f"({target['address']}): {problem}; let {closed_by} open them between the hosts (docs/clusters.md)"
         )
 
 

@@ -26,14 +26,14 @@ BACKLOG = 128
 
 
 class Listener:
-    """Open ports at one address, until `close`. `ports` are those that were asked for, and a free one."""
+    """Open ports at one address, until `close`: as many of `ports` as are free."""
 
     def __init__(self, address: str, ports: Sequence[int], token: str):
         self.ports: list[int] = []
         self.errors: dict[int, str] = {}
         self._token, self._sockets = token.encode(), []
         self._slots = threading.Semaphore(MOST_AT_ONCE)
-        for port in (*ports, 0):
+        for port in ports:
             listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

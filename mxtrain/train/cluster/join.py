@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Iterator, Sequence
 
 from mxtrain.checkpoint import directory
-from mxtrain.cluster import agent, coordinator, ps_lite, rendezvous, unix_sockets, verdicts
+from mxtrain.cluster import agent, coordinator, ps_lite, unix_sockets, verdicts
+from mxtrain.cluster.admission import rendezvous
+from mxtrain.cluster.admission.assignment import Assignment
 from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.cluster.rendezvous import Assignment
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run, batch_plan
 from mxtrain.config.checks import store_checks
@@ -77,17 +78,22 @@ def as_worker(
 def as_server(run: Run, node: NodeSpec) -> Iterator[Agent]:
     """A block in which this process is a server or the scheduler; the scheduler also coordinates the job."""
     info = {"versions": wheels.versions(), "config": node_info.explicit_flags(run)}
+    gateway = None
     if node.role == "scheduler":
         store_checks.check_min_workers(run.layout)
-        coordinator.start(node, rendezvous.describe(node, info), timeouts(run), run.layout.min_workers)
-    with agent.join(node, info, timeouts(run)) as server:
+        gateway = coordinator.start(
+            node, rendezvous.describe(node, info), timeouts(run), run.layout.min_workers
+        )
+    with agent.join(node, info, timeouts(run), gateway=gateway) as server:
         export_ps_environment(node, server.assignment)
         yield server
 
 
 def export_ps_environment(node: NodeSpec, assignment: Assignment) -> None:
     """Set the variables that ps-lite reads in this process's environment."""
-    socket_number = unix_sockets.reserve() if assignment.uses_unix_sockets else None
+    socket_number = assignment.socket_number or None
+    if socket_number is None and assignment.uses_unix_sockets:
+        socket_number = unix_sockets.reserve()
     if socket_number is not None:  # but the scheduler's is where all look for it
         number = assignment.ps_port if node.role == "scheduler" else socket_number
         unix_sockets.expect(number, ps_lite.num_peers(node.role, assignment))

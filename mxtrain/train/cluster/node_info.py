@@ -1,6 +1,7 @@
 """A worker's description of itself for the rendezvous: what must be equal on all workers, and what its disk holds.
 
-Owns which flags and files the workers of one run must agree on. Does not own the comparison (`cluster/rendezvous.py`).
+Owns which flags and files the workers of one run must agree on. Does not own the comparison
+(`cluster/admission/rendezvous.py`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tests.support.processes.sockets import listeners, unix_paths
 
 LOOPBACK = "127.0.0.1"
 NOBODY = 65534
-REFUSED = "a message that was none of this job's reached its port; keep strangers off the network"
+REFUSED = "a message that was none of this job's reached its port; leave out DMLC_LOCAL=0"
 
 
 def train_on(group: Any, folder: Path) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import Iterator
 
-from tests.support.hosts.two_hosts import NamespaceHost, do, need, remove
+from tests.support.hosts.two_hosts import NamespaceHost, add, do, need, remove
 
 
 @contextlib.contextmanager
@@ -21,7 +21,7 @@ def lan(count: int) -> Iterator[list[NamespaceHost]]:
     ]
     with contextlib.ExitStack() as stack:
         for each in (switch, *hosts):
-            do("ip", "netns", "add", each.namespace)
+            add(each)
             stack.callback(remove, each)
         do(*switch.inside("ip", "link", "add", switch.cable, "type", "bridge"))
         do(*switch.inside("ip", "link", "set", switch.cable, "up"))
@@ -68,3 +68,8 @@ def drop_arriving(host: NamespaceHost, first: int, last: int) -> None:
     do(*host.inside("ip", "rule", "delete", "pref", "0"))
     where = ("pref", "100", "iif", host.cable, "ipproto", "tcp", "dport", f"{first}-{last}")
     do(*host.inside(*rule, *where, "blackhole"))
+
+
+def drop_nothing(host: NamespaceHost) -> None:
+    """Let all arrive again."""
+    do(*host.inside("ip", "rule", "delete", "pref", "100"))

@@ -1,4 +1,7 @@
-"""Two hosts on one machine: network namespaces joined by a cable, and an sshd on each. Needs root."""
+"""Two hosts on one machine: network namespaces joined by a cable, and an sshd on each. Needs root.
+
+Each host has sockets in /tmp of its own; folders in there are the same ones on all.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,21 @@ from typing import Iterator, Sequence
 import pytest
 
 DEADLINE_SECONDS = 20
+OWN_SOCKETS = """\
+set -e
+mkdir --parents /run/mxtrain-tmp
+mount --bind /tmp /run/mxtrain-tmp
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+for folder in /run/mxtrain-tmp/*/; do
+    folder=/tmp/$(basename "$folder")
+    mkdir "$folder"
+    # One that another program has just deleted is nobody's any more.
+    mount --bind "/run/mxtrain-tmp/${folder#/tmp/}" "$folder" || rmdir "$folder"
+done
+echo $$ > "$1.new"
+mv "$1.new" "$1"
+exec sleep infinity
+"""
 SSHD = """\
 ListenAddress {address}
 HostKey {folder}/host_key
@@ -42,12 +60,15 @@ class NamespaceHost:
     cable: str
 
     def inside(self, *command: str) -> list[str]:
-        """The command that runs `command` on this host."""
-        return [
-            "nsenter",
-            f"--net=/run/netns/{self.namespace}",
-            *command,
-        ]  # `ip netns exec` would hide cgroups
+        """The command that runs `command` on this host, in the folder in which it is started."""
+        # `ip netns exec` would hide cgroups; who enters another mount namespace is in its root.
+        enter = 'exec nsenter --net="$1" --mount="/proc/$(cat "$2")/ns/mnt" --wdns="$(pwd)" -- "${@:3}"'
+        return ["bash", "-c", enter, "bash", f"/run/netns/{self.namespace}", str(self.root_file), *command]
+
+    @property
+    def root_file(self) -> Path:
+        """The file with the number of the process whose file system is this host's."""
+        return Path(f"/run/netns/{self.namespace}.root")
 
     def cut(self) -> None:
         """Pull the cable."""
@@ -82,7 +103,7 @@ def two_hosts() -> Iterator[tuple[NamespaceHost, NamespaceHost]]:
     )
     with contextlib.ExitStack() as stack:
         for host in hosts:
-            do("ip", "netns", "add", host.namespace)
+            add(host)
             stack.callback(remove, host)
         do("ip", "link", "add", hosts[0].cable, "type", "veth", "peer", "name", hosts[1].cable)
         for host in hosts:
@@ -139,11 +160,25 @@ def _wait_for_port(host: NamespaceHost) -> None:
         time.sleep(0.05)
 
 
+def add(host: NamespaceHost) -> None:
+    """Make a host that is connected to nothing."""
+    do("ip", "netns", "add", host.namespace)
+    start = ["unshare", "--mount", "bash", "-c", OWN_SOCKETS, "bash", str(host.root_file)]
+    subprocess.Popen(start, start_new_session=True)
+    end = time.monotonic() + DEADLINE_SECONDS
+    while not host.root_file.exists():
+        assert time.monotonic() < end, f"no file system for {host.namespace}"
+        time.sleep(0.01)
+
+
 def remove(host: NamespaceHost) -> None:
     for pid in host.processes():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, 9)
     subprocess.run(["ip", "netns", "delete", host.namespace], timeout=10)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(host.root_file.read_text()), 9)
+    host.root_file.unlink()
 
 
 def do(*command: str) -> None:

@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
-from mxtrain.cluster import agent, coordinator, rendezvous
+from mxtrain.cluster import agent, coordinator
+from mxtrain.cluster.admission import rendezvous
+from mxtrain.cluster.admission.rendezvous import NodeInfo
 from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
 from mxtrain.cluster.environment import LOOPBACK, NodeSpec
-from mxtrain.cluster.rendezvous import NodeInfo
 from mxtrain.core import errors
 from mxtrain.launch.local import free_port
 from mxtrain.train import signals

@@ -21,6 +21,8 @@ WHOLE = {
 }
 RUN = Run(layout=Layout(kvstore="dist_sync", start_timeout=0.1))
 
+SECRET = "one of sixteen letters or more"
+
 
 def spec(environ: dict[str, str], **layout: Any) -> environment.NodeSpec:
     run = dataclasses.replace(RUN, layout=dataclasses.replace(RUN.layout, **layout))
@@ -117,6 +119,20 @@ def test_names_become_addresses_and_loopback_stays_loopback() -> None:
     assert (found.root, found.node_host) == ("127.0.0.1", "127.0.0.1")
 
 
+def test_hosts_have_a_secret_that_cannot_be_guessed_and_one_host_needs_none() -> None:
+    far = {"DMLC_PS_ROOT_URI": "192.0.2.1", "DMLC_NODE_HOST": "10.1.2.3"}
+    assert spec({**far, "MXTRAIN_SECRET": SECRET, "MXTRAIN_JOB": "7"}).secret == SECRET
+    assert spec({**far, "MXTRAIN_JOB": SECRET}).secret == SECRET
+    assert spec({"MXTRAIN_SECRET": SECRET}).secret == ""
+    for environ, reason in (
+        ({}, "MXTRAIN_SECRET is not set, without which no host lets another one in; give all"),
+        ({"MXTRAIN_SECRET": SECRET[:15]}, "MXTRAIN_SECRET: 15 characters can be guessed; give all"),
+        ({"MXTRAIN_JOB": "7"}, "MXTRAIN_JOB: 1 characters can be guessed"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            spec({**far, **environ})
+
+
 def own_address() -> str:
     """An address of this machine beyond loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -128,7 +144,7 @@ def own_address() -> str:
 
 
 def test_a_node_has_the_address_of_the_route_to_the_root() -> None:
-    far = {"DMLC_PS_ROOT_URI": "192.0.2.1"}
+    far = {"DMLC_PS_ROOT_URI": "192.0.2.1", "MXTRAIN_SECRET": SECRET}
     assert spec(far).node_host == own_address()
     assert spec({**far, "DMLC_NODE_HOST": "10.1.2.3"}).node_host == "10.1.2.3"
     # A name that is loopback here says nothing to other hosts.

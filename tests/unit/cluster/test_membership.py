@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mxtrain.cluster import membership
+from mxtrain.cluster.admission import membership
 from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
 from mxtrain.core.errors import RESTART_ME, USAGE

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from mxtrain.cluster import ps_lite
-from mxtrain.cluster.rendezvous import Assignment
+from mxtrain.cluster.admission.assignment import Assignment
 from tests.support.jobs.control_plane import node_spec
 from tests.support.jobs.supervised_groups import until
 

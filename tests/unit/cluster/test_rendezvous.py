@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mxtrain.cluster import rendezvous
-from mxtrain.cluster.rendezvous import NodeInfo
+from mxtrain.cluster.admission import rendezvous
+from mxtrain.cluster.admission.assignment import assign_ranks
+from mxtrain.cluster.admission.rendezvous import NodeInfo
 from tests.support.jobs.control_plane import node_info, node_spec
 
 SERVERS = [node_info("scheduler"), node_info("server-0")]
@@ -25,7 +26,7 @@ def test_ranks_follow_indices_whichever_came_first() -> None:
         node_info("server-0"),
         node_info("worker-0"),
     ]
-    assignments = rendezvous.assign_ranks(infos, 40001, 7)
+    assignments = assign_ranks(infos, 40001, 7)
     assert [each.rank for each in assignments] == [2, -1, 1, -1, 0]
     assert {(each.ps_port, each.num_workers, each.num_servers, each.resume_step) for each in assignments} == {
         (40001, 3, 1, 7)
@@ -35,7 +36,7 @@ def test_ranks_follow_indices_whichever_came_first() -> None:
 
 def test_without_indices_ranks_follow_hosts_and_process_ids() -> None:
     infos = [node_info("worker", "b", 5), node_info("worker", "a", 9), node_info("worker", "a", 10)]
-    assert [each.rank for each in rendezvous.assign_ranks(infos, 1, -1)] == [2, 0, 1]
+    assert [each.rank for each in assign_ranks(infos, 1, -1)] == [2, 0, 1]
 
 
 def test_one_worker_writes_to_each_disk() -> None:
@@ -45,15 +46,15 @@ def test_one_worker_writes_to_each_disk() -> None:
         node_info("worker-2", folder="y"),
         *SERVERS,
     ]
-    assignments = rendezvous.assign_ranks(infos, 1, -1)
+    assignments = assign_ranks(infos, 1, -1)
     assert [each.is_writer for each in assignments] == [False, True, True, False, False]
     assert all(each.several_disks for each in assignments)
-    assert not any(each.several_disks for each in rendezvous.assign_ranks([*infos[:2], *SERVERS], 1, -1))
+    assert not any(each.several_disks for each in assign_ranks([*infos[:2], *SERVERS], 1, -1))
 
 
 def test_one_worker_looks_at_each_host() -> None:
     infos = [node_info("worker-2", "b"), node_info("worker-1", "a"), node_info("worker-0", "a"), *SERVERS]
-    assert [each.is_first_on_host for each in rendezvous.assign_ranks(infos, 1, -1)][:3] == [
+    assert [each.is_first_on_host for each in assign_ranks(infos, 1, -1)][:3] == [
         True,
         False,
         True,
@@ -62,7 +63,7 @@ def test_one_worker_looks_at_each_host() -> None:
 
 def test_two_hosts_of_one_name_are_two() -> None:
     twins = [node_info("worker-0"), dataclasses.replace(node_info("worker-1"), boot_id="other")]
-    assert [each.local_workers for each in rendezvous.assign_ranks(twins, 1, -1)] == [1, 1]
+    assert [each.local_workers for each in assign_ranks(twins, 1, -1)] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_unix_sockets_need_one_host_and_socket_namespace(
         dataclasses.replace(node_info(node, socket_namespace="1 2 3"), **other)
         for node, other in here.items()
     ]
-    assert [each.uses_unix_sockets for each in rendezvous.assign_ranks(infos, 1, -1)] == [shared, shared]
+    assert [each.uses_unix_sockets for each in assign_ranks(infos, 1, -1)] == [shared, shared]
 
 
 def test_missing_processes_are_named_if_they_have_indices() -> None:
@@ -147,7 +148,7 @@ def test_hosts_with_other_kernels_are_told_and_not_refused() -> None:
     (said,) = rendezvous.remarks(infos)
     assert said.startswith("worker-1 ") and "OpenBLAS Zen, oneDNN AVX2 and worker-0 " in said
     assert rendezvous.disagreement(infos) is None
-    assert {each.remarks for each in rendezvous.assign_ranks(infos, 1, 0)} == {(said,)}
+    assert {each.remarks for each in assign_ranks(infos, 1, 0)} == {(said,)}
     assert rendezvous.remarks([*infos[:-1], node_info("worker-0", kernels=ZEN)]) == ()
     assert rendezvous.remarks(SERVERS) == ()
 
@@ -212,5 +213,5 @@ def test_a_node_info_with_a_wrong_field_is_one_nevertheless_or_a_value_error(nam
     except ValueError:
         return
     assert str(found).isprintable()
-    rendezvous.assign_ranks([found, node_info("worker-1")], 1, -1)
+    assign_ranks([found, node_info("worker-1")], 1, -1)
     rendezvous.failure([found])

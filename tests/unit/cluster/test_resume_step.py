@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from mxtrain.cluster import resume_step
+from mxtrain.cluster.admission import resume_step
+from mxtrain.cluster.admission.rendezvous import NodeInfo
+from mxtrain.cluster.admission.resume_step import FRESH, ResumeChoice
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.cluster.rendezvous import NodeInfo
-from mxtrain.cluster.resume_step import FRESH, ResumeChoice
 from tests.support.jobs.control_plane import node_info, node_spec
 
 

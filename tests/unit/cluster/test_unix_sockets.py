@@ -38,13 +38,22 @@ def test_a_sweep_deletes_only_sockets_of_dead_processes(
     alive, held, number = listen_at(tmp_path / "23456"), unix_sockets.reserve(), unix_sockets.reserve()
     listen_at(tmp_path / str(held)).close()  # its owner is about to listen again
     listen_at(tmp_path / "23457").close()
-    listen_at(tmp_path / "234567").close()
+    listen_at(tmp_path / "234567").close()  # of a job over hosts
+    elsewhere = listen_at(tmp_path / "2345678")
+    listen_at(tmp_path / "23456789012").close()  # nobody's that we know
     (tmp_path / "23458").write_text("a file")
     unix_sockets._held.pop().close()
     listen_at(tmp_path / str(number)).close()
     unix_sockets.sweep()
-    assert {path.name for path in tmp_path.iterdir()} == {"23456", str(held), "234567", "23458"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "23456",
+        str(held),
+        "2345678",
+        "23456789012",
+        "23458",
+    }
     alive.close()
+    elsewhere.close()
 
 
 def test_dmlc_local_0_asks_for_tcp() -> None:

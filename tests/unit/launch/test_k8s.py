@@ -214,7 +214,9 @@ def test_only_pods_of_the_job_reach_its_ports(form: str) -> None:
     (wall,) = of_kind("NetworkPolicy", manifests(*WANTED, "--form", form))
     own = wall["spec"]["podSelector"]["matchLabels"]
     assert wall["spec"]["policyTypes"] == ["Ingress"]
-    assert wall["spec"]["ingress"] == [{"from": [{"podSelector": {"matchLabels": own}}]}]
+    assert wall["spec"]["ingress"] == [
+        {"from": [{"podSelector": {"matchLabels": own}}], "ports": [{"protocol": "TCP", "port": 9091}]}
+    ]
     for spec in jobs(form).values():
         assert own.items() <= spec["template"]["metadata"]["labels"].items()
 

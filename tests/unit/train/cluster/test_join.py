@@ -12,8 +12,8 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, resume
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.cluster.rendezvous import Assignment
-from mxtrain.cluster.resume_step import FRESH
+from mxtrain.cluster.admission.assignment import Assignment
+from mxtrain.cluster.admission.resume_step import FRESH
 from mxtrain.config import Output, Run, batch_plan
 from mxtrain.core.errors import UsageError
 from mxtrain.train.cluster import join

@@ -14,7 +14,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.cluster import rendezvous, resume_step
+from mxtrain.cluster.admission import rendezvous, resume_step
 from mxtrain.config import autocast_costs
 from mxtrain.core.errors import DataError
 from mxtrain.core.system import kernels, wheels

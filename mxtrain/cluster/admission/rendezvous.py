@@ -1,7 +1,7 @@
-"""Rendezvous: admission of processes, comparison of their descriptions of the run, and assignment of ranks.
+"""Rendezvous: admission of processes, comparison of their descriptions of the run, and the order of workers.
 
 Owns the rules, as functions of the NodeInfo that each process sends; does not own sockets and clocks
-(`coordinator.py`) nor the choice of a checkpoint (`resume_step.py`).
+(`coordinator.py`), ranks (`assignment.py`) nor the choice of a checkpoint (`resume_step.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Iterable, Sequence
 
 from mxtrain.cluster import unix_sockets
-from mxtrain.cluster.environment import ROLES, NodeSpec, is_loopback, is_node_name
+from mxtrain.cluster.environment import ROLES, NodeSpec, is_node_name
 from mxtrain.cluster.verdicts import Verdict
-from mxtrain.core.errors import RESTART_ME, USAGE
+from mxtrain.core.errors import RESTART_ME, USAGE, UsageError
 from mxtrain.core.system import kernels, machine
 
 CURES = {
@@ -54,28 +54,10 @@ class NodeInfo:
     kernels: dict[str, str] = dataclasses.field(default_factory=dict)  # of a worker's CPU
     socket_namespace: str = ""  # equal for processes that can use the same unix sockets
     failed: tuple[Any, ...] = ()  # exit code and reason, if it joins only to report its failure
+    gateway: tuple[Any, ...] = ()  # address and port that it has for its host's gateway; none on one host
 
     def __str__(self) -> str:
         return f"{self.node} ({self.host}, pid {self.pid})"
-
-
-@dataclasses.dataclass(frozen=True)
-class Assignment:
-    """The place and the common settings that a process receives at the end of the rendezvous."""
-
-    ps_port: int
-    num_workers: int
-    num_servers: int
-    rank: int  # from 0 among the workers, -1 for others
-    resume_step: int
-    is_writer: bool
-    local_workers: int
-    uses_unix_sockets: bool = False
-    is_first_on_host: bool = True  # of its workers
-    several_disks: bool = False  # of the workers' run folders
-    job: str = ""  # identifies the job in its checkpoints
-    hosts: tuple[str, ...] = ()  # of all workers, by rank
-    remarks: tuple[str, ...] = ()  # for each worker's log, about differences that are no mistake
 
 
 def describe(node: NodeSpec, fields: dict[str, Any]) -> NodeInfo:
@@ -87,9 +69,19 @@ def describe(node: NodeSpec, fields: dict[str, Any]) -> NodeInfo:
         "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         "pid": os.getpid(),
         # Containers may share a host and its boot, but not its network.
-        "socket_namespace": unix_sockets.namespace(os.environ) if is_loopback(node.root) else "",
+        "socket_namespace": _socket_namespace(node),
     }
     return parse_node_info({**identity, **fields})
+
+
+def _socket_namespace(node: NodeSpec) -> str:
+    found = unix_sockets.namespace(os.environ)
+    if node.secret and not found:
+        raise UsageError(
+            f"{unix_sockets.FOLDER}: no socket can be made there, or DMLC_LOCAL=0 forbids it, and processes of several "
+            "hosts reach each other by sockets there alone; let this user write there, and leave DMLC_LOCAL out"
+        )
+    return found
 
 
 def join_message(node: NodeSpec, info: NodeInfo) -> dict[str, Any]:
@@ -107,7 +99,9 @@ def join_message(node: NodeSpec, info: NodeInfo) -> dict[str, Any]:
 def parse_node_info(content: Any) -> NodeInfo:
     """Return the NodeInfo that a message holds; ValueError if it is none."""
     try:
-        lists = {name: tuple(content.get(name, ())) for name in ("checkpoints", "savers", "failed")}
+        lists = {
+            name: tuple(content.get(name, ())) for name in ("checkpoints", "savers", "failed", "gateway")
+        }
         info = NodeInfo(**{**content, **lists})
     except (TypeError, AttributeError) as error:
         raise ValueError(f"not a node's description: {error}") from None
@@ -121,6 +115,8 @@ def parse_node_info(content: Any) -> NodeInfo:
         raise ValueError("a node's checkpoints that are no steps")
     if not all(type(job) is str for job in info.savers):
         raise ValueError("a node's savers that are no jobs")
+    if info.gateway and [type(each) for each in info.gateway] != [str, int]:
+        raise ValueError("a node's gateway without address and port")
     if info.failed and [type(each) for each in info.failed] != [int, str]:
         raise ValueError("a node's failure without code and reason")
     return info
@@ -250,51 +246,17 @@ def _unlike(workers: Sequence[NodeInfo], values: Sequence[str], consequence: str
 
 def threads_of(info: NodeInfo, workers: Sequence[NodeInfo]) -> int:
     """Return with how many OpenMP threads a worker computes beside the others on its host."""
-    return info.threads or machine.share_of_cores(info.cores, len(_on_host(info, workers)))
+    return info.threads or machine.share_of_cores(info.cores, len(on_host(info, workers)))
 
 
-def _on_host(info: NodeInfo, workers: Sequence[NodeInfo]) -> list[NodeInfo]:
+def on_host(info: NodeInfo, workers: Sequence[NodeInfo]) -> list[NodeInfo]:
+    """Return the workers on the same host as `info`, itself among them."""
     return [each for each in workers if (each.host, each.boot_id) == (info.host, info.boot_id)]
 
 
 def workers_in_order(infos: Iterable[NodeInfo]) -> list[NodeInfo]:
     """Return the workers in the order of their ranks: by index, whichever came first."""
     return sorted(of_role(infos, "worker"), key=lambda info: (_index(info.node), info.host, info.pid))
-
-
-def assign_ranks(
-    infos: Sequence[NodeInfo], ps_port: int, resume_step: int, job: str = ""
-) -> list[Assignment]:
-    """Return the assignment of each process in `infos`, in their order.
-
-    `ps_port` is where ps-lite's scheduler will listen, `resume_step` the step that all workers resume from, `job`
-    the identifier that goes into checkpoints.
-    """
-    workers = workers_in_order(infos)
-    namespaces = {(info.host, info.boot_id, info.socket_namespace) for info in infos}
-    uses_unix_sockets = len(namespaces) == 1 and infos[0].socket_namespace != ""
-    several_disks = len({info.folder for info in workers}) > 1
-    assignments, problems = [], remarks(infos)
-    for info in infos:
-        first_on_disk = next((each for each in workers if each.folder == info.folder), None)
-        assignments.append(
-            Assignment(
-                ps_port=ps_port,
-                num_workers=len(workers),
-                num_servers=len(of_role(infos, "server")),
-                rank=workers.index(info) if info.role == "worker" else -1,
-                resume_step=resume_step,
-                is_writer=info is first_on_disk,
-                local_workers=len(_on_host(info, workers)),
-                is_first_on_host=info in _on_host(info, workers)[:1],
-                uses_unix_sockets=uses_unix_sockets,
-                several_disks=several_disks,
-                job=job,
-                hosts=tuple(each.host for each in workers),
-                remarks=problems,
-            )
-        )
-    return assignments
 
 
 def _index(node: str) -> tuple[int, str]:

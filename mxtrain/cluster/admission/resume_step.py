@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Sequence
 
+from mxtrain.cluster.admission.rendezvous import NodeInfo
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.cluster.rendezvous import NodeInfo
 
 FRESH = -1  # the resume step of a run that starts at step 1
 

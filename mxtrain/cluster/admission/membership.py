@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 from typing import Any, Sequence
 
+from mxtrain.cluster.admission.rendezvous import NodeInfo, of_role
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.cluster.rendezvous import NodeInfo, of_role
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.core.errors import RESTART_ME, USAGE
 

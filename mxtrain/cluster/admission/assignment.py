@@ -1,0 +1,76 @@
+"""Assignments: the place and the common settings that each process receives at the end of the rendezvous.
+
+Pure functions of the processes' descriptions. Owns ranks, and which workers share a host or a disk.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Sequence
+
+from mxtrain.cluster.admission import rendezvous
+from mxtrain.cluster.admission.rendezvous import NodeInfo
+from mxtrain.cluster.gateway import routes
+
+
+@dataclasses.dataclass(frozen=True)
+class Assignment:
+    """The place and the common settings that a process receives at the end of the rendezvous."""
+
+    ps_port: int
+    num_workers: int
+    num_servers: int
+    rank: int  # from 0 among the workers, -1 for others
+    resume_step: int
+    is_writer: bool
+    local_workers: int
+    uses_unix_sockets: bool = False
+    socket_number: int = (
+        0  # of this process's unix socket, where there are gateways; else it takes one itself
+    )
+    here: tuple[int, ...] = ()  # for the process that starts its host's gateway: `gateway/routes.py`
+    elsewhere: tuple[Any, ...] = ()
+    is_first_on_host: bool = True  # of its workers
+    several_disks: bool = False  # of the workers' run folders
+    job: str = ""  # identifies the job in its checkpoints
+    hosts: tuple[str, ...] = ()  # of all workers, by rank
+    remarks: tuple[str, ...] = ()  # for each worker's log, about differences that are no mistake
+
+
+def assign_ranks(
+    infos: Sequence[NodeInfo], ps_port: int, resume_step: int, job: str = ""
+) -> list[Assignment]:
+    """Return the assignment of each process in `infos`, in their order.
+
+    `ps_port` is where ps-lite's scheduler will listen, `resume_step` the step that all workers resume from, `job`
+    the identifier that goes into checkpoints.
+    """
+    workers = rendezvous.workers_in_order(infos)
+    namespaces = {(info.host, info.boot_id, info.socket_namespace) for info in infos}
+    uses_unix_sockets = len(namespaces) == 1 and infos[0].socket_namespace != ""
+    gateways = routes.plan(infos)
+    several_disks = len({info.folder for info in workers}) > 1
+    assignments, problems = [], rendezvous.remarks(infos)
+    for info, gateway in zip(infos, gateways):
+        first_on_disk = next((each for each in workers if each.folder == info.folder), None)
+        assignments.append(
+            Assignment(
+                ps_port=gateways[0].scheduler_number or ps_port,
+                num_workers=len(workers),
+                num_servers=len(rendezvous.of_role(infos, "server")),
+                rank=workers.index(info) if info.role == "worker" else -1,
+                resume_step=resume_step,
+                is_writer=info is first_on_disk,
+                local_workers=len(rendezvous.on_host(info, workers)),
+                is_first_on_host=info in rendezvous.on_host(info, workers)[:1],
+                uses_unix_sockets=uses_unix_sockets or gateway.number > 0,
+                socket_number=gateway.number,
+                here=gateway.here,
+                elsewhere=gateway.elsewhere,
+                several_disks=several_disks,
+                job=job,
+                hosts=tuple(each.host for each in workers),
+                remarks=problems,
+            )
+        )
+    return assignments
