@@ -77,8 +77,8 @@ def command(argv: Sequence[str] | None) -> None:
     if run.output.dry_run:
         dry_run(run)
         return
-    node = environment.node_spec(os.environ, run) if stores.has_servers(run.layout.kvstore) else None
-    if stores.has_servers(run.layout.kvstore) and node is None:
+    node = environment.node_spec(os.environ, run) if stores.is_cluster(run.layout.kvstore) else None
+    if stores.is_cluster(run.layout.kvstore) and node is None:
         from mxtrain.launch import local
 
         raise SystemExit(local.launch(run, words))

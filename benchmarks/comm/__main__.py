@@ -5,12 +5,12 @@
 
 Every side moves the same 193 arrays, 102 MB, one OpenMP thread a process, and checks the sums: mxtrain over unix
 sockets, as it does where all processes are on one machine, and over TCP, as between hosts; the others over TCP. Its
-processes have the environment that the launcher gives them.
-mxtrain and MXNet's Trainer have one server; gloo has none; the limit is a program of sockets and one addition, whose
-array is flat from the beginning. mxtrain's sums are exact unless its row says otherwise, with all that a step of `fit`
-does for it: rounding, flags, the next grid; no backward pass hides any of it. All sides are up at once; in a round
-each has its turn of a few steps while the others sleep, and what is shown is the median of the rounds. Exit code 1
-unless the bars were measured and are met.
+processes have the environment that the launcher gives them. mxtrain and MXNet's Trainer have one server; gloo has
+none, nor has mxtrain's allreduce, through memory that workers share as on one machine, or through sockets as between
+hosts; the limit is a program of sockets and one addition, whose array is flat from the beginning. mxtrain's sums are
+exact unless its row says otherwise, with all that a step of `fit` does for it: rounding, flags, the next grid; no
+backward pass hides any of it. All sides are up at once; in a round each has its turn of a few steps while the others
+sleep, and what is shown is the median of the rounds. Exit code 1 unless the bars were measured and are met.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import random
 import statistics
 import sys
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Sequence
 
 from benchmarks.comm.measure import Taken, slowest
 from benchmarks.harness import environments, groups, parsing, tables
@@ -29,13 +30,16 @@ from benchmarks.harness.groups import Process, ProcessGroup
 from benchmarks.harness.rounds import in_turns
 from benchmarks.harness.tables import Bar
 from mxtrain.cluster import unix_sockets
+from mxtrain.cluster.gateway.routes import NUMBERS
 from mxtrain.launch.plan import MALLOC_ENVIRONMENT
 
-OURS, FAST, OVER_TCP, CODED, STOCK, GLOO, LIMIT = (
+OURS, FAST, OVER_TCP, CODED, ALLREDUCE, OVER_SOCKETS, STOCK, GLOO, LIMIT = (
     "mxtrain",
     "mxtrain, --sums fast",
     "mxtrain over TCP",
     "mxtrain over TCP, --compress 2bit",
+    "mxtrain allreduce",
+    "mxtrain allreduce over sockets",
     "gluon Trainer",
     "gloo",
     "sockets alone",
@@ -48,6 +52,7 @@ mx.kvstore.kvstore_server.KVStoreServer(mx.kv.create("dist")).run()
 """
 BAR = 1.3
 EXACT_BAR = 1.1  # times as long as --sums fast
+ALLREDUCE_BAR = 1.5  # times as long as gloo
 
 
 def main() -> int:
@@ -73,6 +78,18 @@ def _mxnet(side: str, **environment: str) -> ProcessGroup:
     return groups.cluster(lambda name: worker if "worker" in name else server, NUM_WORKERS, 1, **environment)
 
 
+def _allreduce(hosts: Sequence[str]) -> ProcessGroup:
+    numbers = json.dumps(random.SystemRandom().sample(NUMBERS, len(hosts)))
+    line = [sys.executable, "-m", "benchmarks.comm.allreduce_side"]
+    return ProcessGroup(
+        [
+            Process([*line, rank, numbers, json.dumps(hosts)], MALLOC_ENVIRONMENT)
+            for rank in range(len(hosts))
+        ],
+        len(hosts),
+    )
+
+
 def _gloo(torch: Path) -> ProcessGroup:
     line, port = [torch, "-m", "benchmarks.comm.torch_side"], groups.free_port()
     ranks = [[*line, rank, NUM_WORKERS, port] for rank in range(NUM_WORKERS)]
@@ -90,6 +107,8 @@ SIDES: dict[str, Callable[[Path], ProcessGroup]] = {
     FAST: lambda _: _mxnet("fast", DMLC_LOCAL="1", **MALLOC_ENVIRONMENT),
     OVER_TCP: lambda _: _mxnet("exact", **MALLOC_ENVIRONMENT),
     CODED: lambda _: _mxnet("2bit", **MALLOC_ENVIRONMENT),
+    ALLREDUCE: lambda _: _allreduce(["here"] * NUM_WORKERS),
+    OVER_SOCKETS: lambda _: _allreduce([f"host {number}" for number in range(NUM_WORKERS)]),
     STOCK: lambda _: _mxnet("stock"),
     GLOO: _gloo,
     LIMIT: lambda _: _sockets(),
@@ -106,11 +125,22 @@ def cost_of_exact(taken: dict[str, list[Taken]]) -> float:
     return _seconds(taken[OURS]) / _seconds(taken[FAST])
 
 
+def of_gloo(taken: dict[str, list[Taken]]) -> float:
+    """Return how many times as long as gloo's sums exact ones take without servers."""
+    return _seconds(taken[ALLREDUCE]) / _seconds(taken[GLOO])
+
+
 def bars(taken: dict[str, list[Taken]]) -> list[Bar]:
-    speed, cost = speed_up(taken), cost_of_exact(taken)
+    speed, cost, allreduce = speed_up(taken), cost_of_exact(taken), of_gloo(taken)
     return [
         Bar("`--sums fast`, times as fast as gluon Trainer", f"{speed:.2f}", f"{BAR}", speed >= BAR),
         Bar("exact sums, times as long as others", f"{cost:.2f}", f"at most {EXACT_BAR}", cost <= EXACT_BAR),
+        Bar(
+            "exact sums without servers, times as long as gloo",
+            f"{allreduce:.2f}",
+            f"at most {ALLREDUCE_BAR}",
+            allreduce <= ALLREDUCE_BAR,
+        ),
     ]
 
 

@@ -23,7 +23,11 @@ THRESHOLD = 0.5
 
 def main(side: str) -> None:
     kv, gradients, reduce = SIDES[side]()
-    total = THRESHOLD * kv.num_workers if side == "2bit" else expected(kv.num_workers)
+    take(gradients, reduce, THRESHOLD * kv.num_workers if side == "2bit" else expected(kv.num_workers))
+
+
+def take(gradients: list[Any], reduce: Callable[[], None], total: float) -> None:
+    """Take turns with sums that have to be this total."""
 
     def fill() -> None:
         for gradient in gradients:
@@ -34,9 +38,16 @@ def main(side: str) -> None:
 
 
 def ours(sums: str, threshold: float = 0.0) -> tuple[Any, list[Any], Callable[[], None]]:
-    """Return the reduction of a step of `fit`, with all that it does to gradients after the backward pass."""
+    """Return the reduction of a step of `fit` with servers."""
     parameters = ones()
     trainer = local_trainer.open_local(parameters, mx.optimizer.create("sgd"), "dist_sync", [], 0, threshold)
+    return reduction(parameters, trainer, sums)
+
+
+def reduction(
+    parameters: list[Any], trainer: local_trainer.LocalTrainer, sums: str
+) -> tuple[Any, list[Any], Callable[[], None]]:
+    """Return the reduction of a step of `fit`, with all that it does to gradients after the backward pass."""
     assert trainer.gradient_buckets is not None
     kv, gradients = trainer.gradient_buckets.kv, [parameter.grad() for parameter in parameters]
     group = Group(kv.rank, kv.num_workers)

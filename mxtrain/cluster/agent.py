@@ -26,7 +26,7 @@ from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel, Closed, Malformed, T
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.gateway.start import GatewayProcess, HostGateway
 from mxtrain.cluster.verdicts import Verdict
-from mxtrain.cluster.worker_group import WorkerGroup
+from mxtrain.cluster.worker_group import Peer, WorkerGroup
 from mxtrain.core import errors
 from mxtrain.core.errors import BUG, DONE, RESTART_ME, USAGE, OutOfMemory, RestartMe, Stop, Stopped, as_stop
 
@@ -119,6 +119,10 @@ class Agent(WorkerGroup):
     @property
     def hosts(self) -> Sequence[str]:
         return self.assignment.hosts
+
+    @property
+    def peers(self) -> Sequence[Peer]:
+        return [Peer(*each) for each in self.assignment.peers]
 
     @property
     def remarks(self) -> Sequence[str]:

@@ -213,7 +213,11 @@ class Coordinator:
             missing = rendezvous.missing(self._node, self._infos())
             if missing and now - self._opened < self._timeouts.start:
                 return
-        if verdict is None and missing and not rendezvous.is_enough(infos, self._min_workers):
+        if (
+            verdict is None
+            and missing
+            and not rendezvous.is_enough(infos, self._min_workers, self._node.num_servers)
+        ):
             verdict = self._incomplete(missing, infos)
         if verdict is None:
             workers = rendezvous.workers_in_order(infos)

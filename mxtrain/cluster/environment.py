@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Mapping, NamedTuple
 
 from mxtrain.config import Run
+from mxtrain.config.components import stores
 from mxtrain.core import interrupts
 from mxtrain.core.errors import RestartMe, Stop, UsageError, nearest
 
@@ -69,7 +70,10 @@ class NodeSpec:
 
     def with_counts(self, run: Run) -> Run:
         """Return `run` with this cluster's numbers of workers and servers, whichever way these were given."""
-        layout = dataclasses.replace(run.layout, num_workers=self.num_workers, num_servers=self.num_servers)
+        num_servers = (
+            self.num_servers or run.layout.num_servers
+        )  # of a store without any the flag means nothing
+        layout = dataclasses.replace(run.layout, num_workers=self.num_workers, num_servers=num_servers)
         return dataclasses.replace(run, layout=layout)
 
 
@@ -91,9 +95,14 @@ def node_spec(environ: Mapping[str, str], run: Run) -> NodeSpec | None:
         raise UsageError(f"DMLC_ROLE={role}: give one of {', '.join(ROLES)}{nearest(role, ROLES)}")
     port = _number(environ, "DMLC_PS_ROOT_PORT", 1, 65535)
     num_workers = _number(environ, "DMLC_NUM_WORKER", 1)
-    num_servers = _number(environ, "DMLC_NUM_SERVER", 1)
+    store = run.layout.kvstore
+    has_servers = stores.has_servers(store) or not stores.is_cluster(store)
+    num_servers = _number(environ, "DMLC_NUM_SERVER", int(has_servers), 1 << 20 if has_servers else 0)
     _compare("--num-workers", run.layout.num_workers, "DMLC_NUM_WORKER", num_workers)
-    _compare("--num-servers", run.layout.num_servers, "DMLC_NUM_SERVER", num_servers)
+    if has_servers:
+        _compare("--num-servers", run.layout.num_servers, "DMLC_NUM_SERVER", num_servers)
+    elif role == "server":
+        raise UsageError(f"DMLC_ROLE=server: --kvstore {store} has no servers; start none")
     attempt = _number(environ, "MXTRAIN_GENERATION", 0, default="0")
     # If each host restarts its own processes, their attempts have no common number.
     is_restart = attempt > 0 or _number(environ, "MXTRAIN_RESTARTS", 0, default="0") > 0

@@ -7,7 +7,7 @@ workers reach each other.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Sequence
 
 from mxtrain.config.components.stores import is_async
 
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Doubles = npt.NDArray[np.float64]
+
+
+class Peer(NamedTuple):
+    """A worker as others connect to it where there are no servers: the numbers of its host and its unix socket."""
+
+    host: int  # equal for workers that share sockets and memory
+    number: int
 
 
 class WorkerGroup(Protocol):
@@ -57,6 +64,11 @@ class WorkerGroup(Protocol):
         ...
 
     @property
+    def peers(self) -> Sequence[Peer]:
+        """All workers, in the order of their ranks, where they sum among themselves; empty in other jobs."""
+        ...
+
+    @property
     def remarks(self) -> Sequence[str]:
         """Sentences for the log, on what makes the workers' last bits differ."""
         ...
@@ -91,6 +103,7 @@ class SingleWorker(WorkerGroup):
 
     rank, world_size, is_writer, is_first_on_host, local_workers, job, remarks = 0, 1, True, True, 1, "", ()
     hosts = (os.uname().nodename,)
+    peers: Sequence[Peer] = ()
 
     def sum(self, values: npt.ArrayLike) -> Doubles:
         import numpy as np  # not needed by --help

@@ -1,4 +1,4 @@
-"""Arrays summed over all workers in flat buckets, by the servers of a `dist_sync` store.
+"""Arrays summed over all workers in flat buckets, by the servers of a `dist_sync` store or by the workers themselves.
 
 Owns the layout of float32 arrays in buckets and how buckets are sent. Does not own the connection (`store.py`) or
 compression (`compression.py`). With a key for each array, resnet50 would be 193 messages from 256 bytes to 9
@@ -6,9 +6,9 @@ megabytes; buckets of similar size keep worker, network and servers busy at the 
 adds in order of arrival, so with three workers or more the last bits of a sum are reproducible only where nothing is
 rounded, as on a grid (`optim/sums/grid.py`, `limbs.py`).
 
-Nothing here waits. MXNet's engine sends a bucket once everything computed into it is there, and a reader of a sum waits
-for it; so buckets travel while a backward pass still runs. Arrays that are computed in a bucket's memory, in its
-`views`, are never copied.
+Nothing here waits but for sums without servers. MXNet's engine sends a bucket once everything computed into it is
+there, and a reader of a sum waits for it; so buckets travel while a backward pass still runs. Arrays that are computed
+in a bucket's memory, in its `views`, are never copied.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import math
 from typing import Any, NamedTuple, Sequence
 
 from mxtrain.kvstore.compression import TernaryCompressor
+from mxtrain.kvstore.store import wait_for
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import Device, KVStore, NDArray
+from mxtrain.runtime.types import Device, NDArray, SummingStore
 
 BYTES_OF_FLOAT = 4
 SPLIT_FACTOR = (
@@ -45,7 +46,7 @@ class Buckets:
 
     def __init__(
         self,
-        kv: KVStore,
+        kv: SummingStore,
         shapes: Sequence[tuple[int, ...]],
         bucket_mb: float = 4,
         threshold: float = 0.0,
@@ -85,7 +86,9 @@ class Buckets:
     def finish_allreduce(self, arrays: Sequence[NDArray]) -> None:
         """Replace `arrays` by the sums over all workers of what `start_allreduce` sent."""
         for bucket in self.buckets:
-            if bucket.key in self.compressors:
+            is_compressed = bucket.key in self.compressors
+            wait_for(self.kv, _compressed_key(bucket.key) if is_compressed else bucket.key)
+            if is_compressed:
                 self.compressors[bucket.key].decompress()
             bucket.copy_out(arrays, self.views)
 
@@ -105,6 +108,7 @@ class Buckets:
         for bucket in self.buckets:
             bucket.copy_in(sent, self.views)
             self.kv.pushpull(bucket.key, bucket.flat)
+            wait_for(self.kv, bucket.key)
             bucket.copy_out(arrays, self.views)
 
 

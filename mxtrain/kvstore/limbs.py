@@ -13,9 +13,10 @@ import numpy as np
 
 from mxtrain.core.limbs import cut
 from mxtrain.data.fields import Array
+from mxtrain.kvstore.store import wait_for
 from mxtrain.optim.sums.grid import BLOCK, Grid, exact_bits, num_blocks
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import KVStore, NDArray
+from mxtrain.runtime.types import NDArray, SummingStore
 
 NUM_PARTS = 3  # of 24 bits less those of the number of workers: enough for the 53 of a total and 64 workers
 AT_A_TIME = 64  # blocks travel together, or fewer: a message of 786 KB
@@ -25,7 +26,7 @@ FLAGS, PARTS = "wide-blocks", "wide-blocks-parts"
 class WideBlocks:
     """Sums of blocks of arrays of these `sizes`, through two keys: all blocks' flags, and some blocks' parts."""
 
-    def __init__(self, kv: KVStore, sizes: Sequence[int]):
+    def __init__(self, kv: SummingStore, sizes: Sequence[int]):
         self._kv = kv
         self._flags = mx.nd.zeros((max(1, sum(map(num_blocks, sizes))),))
         self._parts = mx.nd.zeros((NUM_PARTS, AT_A_TIME, BLOCK))
@@ -57,4 +58,5 @@ class WideBlocks:
     def _sum(self, key: str, array: NDArray, values: Array) -> Array:
         array[:] = mx.nd.array(values, dtype="float32")
         self._kv.pushpull(key, array)
+        wait_for(self._kv, key)
         return array.asnumpy()

@@ -1,4 +1,4 @@
-"""The trainer that updates on the workers: stores `local`, `device` and `dist_sync`.
+"""The trainer that updates on the workers: stores `local`, `device`, `dist_sync` and `allreduce`.
 
 Owns how gluon's Trainer works with the buckets of a cluster. Gradients are summed over devices, then over workers, and
 every worker applies the same update; so clipping, loss scaling and short batches need nothing special. Does not own
@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence
 
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
+from mxtrain.config.components import stores
 from mxtrain.core.params_file import Arrays
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.buckets import Buckets
@@ -21,7 +23,7 @@ from mxtrain.optim import optimizer_state, precision
 from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import KVStore, NDArray, Optimizer, Parameter
+from mxtrain.runtime.types import NDArray, Optimizer, Parameter, SummingStore
 
 
 class LocalTrainer(mx.gluon.Trainer):
@@ -121,11 +123,12 @@ def open_local(
     statistics: Sequence[Parameter],
     num_rows: int,
     threshold: float,
+    group: WorkerGroup = SINGLE_WORKER,
 ) -> LocalTrainer:
     """Return a trainer whose parameters and `statistics` are equal on all workers and devices; see `open_trainer`."""
     sums: tuple[Any, ...] = ()
-    if "dist" in kvstore:
-        kv = open_store(kvstore)
+    if stores.is_cluster(kvstore):
+        kv = open_store(kvstore, group)
         sizes = [math.prod(each.shape) for each in parameters if each.grad_req != "null"]
         gradients, rows = _open_gradients(kv, parameters, threshold), _open_rows(kv, statistics, num_rows)
         sums = gradients, rows, WideBlocks(kv, sizes)
@@ -138,10 +141,10 @@ def open_local(
 
 def _device_store(kvstore: str) -> str:
     """Return the store that sums over one worker's devices: `local` on the host, `device` on the devices."""
-    return kvstore if "dist" not in kvstore else "device" if "device" in kvstore else "local"
+    return kvstore if not stores.is_cluster(kvstore) else "device" if "device" in kvstore else "local"
 
 
-def _open_gradients(kv: KVStore, parameters: Sequence[Parameter], threshold: float) -> Buckets:
+def _open_gradients(kv: SummingStore, parameters: Sequence[Parameter], threshold: float) -> Buckets:
     """Return buckets in which gradients are computed, after the first worker's weights were sent to all."""
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
     gradients = _broadcast(kv, trained, "gradients", threshold)
@@ -150,7 +153,7 @@ def _open_gradients(kv: KVStore, parameters: Sequence[Parameter], threshold: flo
     return gradients
 
 
-def _open_rows(kv: KVStore, statistics: Sequence[Parameter], num_rows: int) -> Buckets | None:
+def _open_rows(kv: SummingStore, statistics: Sequence[Parameter], num_rows: int) -> Buckets | None:
     """Return buckets for rows of all `statistics`, after the first worker's statistics were sent to all."""
     if not statistics:
         return None
@@ -158,7 +161,9 @@ def _open_rows(kv: KVStore, statistics: Sequence[Parameter], num_rows: int) -> B
     return Buckets(kv, [(num_rows, num_elements(statistics))], name="statistics-rows")
 
 
-def _broadcast(kv: KVStore, parameters: Sequence[Parameter], name: str, threshold: float = 0.0) -> Buckets:
+def _broadcast(
+    kv: SummingStore, parameters: Sequence[Parameter], name: str, threshold: float = 0.0
+) -> Buckets:
     """Return buckets for arrays like the parameters, which then hold the first worker's values everywhere."""
     arrays = [parameter.list_data()[0] for parameter in parameters]
     shapes, context = [array.shape for array in arrays], arrays[0].context if arrays else None

@@ -21,7 +21,7 @@ from mxtrain.core.errors import UsageError
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.commands import ApplyUpdates, Assign, Command, SetLearningRate, text
 from mxtrain.kvstore.server_updater import CLOCK
-from mxtrain.kvstore.store import open_store
+from mxtrain.kvstore.store import open_servers
 from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.optimizer_state import state_arrays
 from mxtrain.runtime import mx
@@ -42,7 +42,7 @@ class ServerClient:
         # ps-lite gives a small array to server (key * 9973) % servers and splits a large one by its size: with a
         # multiple of the servers between their keys, a parameter and its state lie on the same server, split alike.
         self.stride = -(-(len(parameters) + 1) // num_servers) * num_servers
-        self.store = open_store(kvstore)
+        self.store = open_servers(kvstore)
         self.rate, self.num_updates = optimizer.lr, 0
         self.is_sync = not is_async(kvstore)
         fresh = self._fresh_state()

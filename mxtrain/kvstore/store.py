@@ -1,4 +1,4 @@
-"""Opening a `dist_*` store, and starting ps-lite for it. Owns nothing of what travels through it."""
+"""Opening a cluster's store, and starting ps-lite for one with servers. Owns nothing of what travels through it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,32 @@ import os
 from typing import Iterator
 
 from mxtrain.cluster import ps_lite, unix_sockets
+from mxtrain.cluster.worker_group import WorkerGroup
+from mxtrain.config.components import stores
 from mxtrain.core.errors import RestartMe
+from mxtrain.kvstore.allreduce.store import AllreduceStore
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import KVStore
+from mxtrain.runtime.types import KVStore, SummingStore
 
 
-def open_store(name: str) -> KVStore:
-    """Return the KVStore `name` (`dist_sync`, `dist_async`, ...), connected to all processes of the cluster."""
+def open_store(name: str, group: WorkerGroup) -> SummingStore:
+    """Return the store `name` (`dist_sync`, `allreduce`, ...) of the workers `group`, connected to all of them."""
+    if stores.has_servers(name):
+        return open_servers(name)
+    numbers, hosts = [peer.number for peer in group.peers], [str(peer.host) for peer in group.peers]
+    return AllreduceStore(group.rank, numbers, hosts)
+
+
+def open_servers(name: str) -> KVStore:
+    """Return MXNet's store `name`, connected to the servers and all other processes of the cluster."""
     with starting_ps_lite():
         return mx.kv.create(name)
+
+
+def wait_for(kv: SummingStore, key: str) -> None:
+    """Wait for the sums of a key where their readers would not, as they do for those of MXNet's stores."""
+    if isinstance(kv, AllreduceStore):
+        kv.wait(key)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol, Sequence
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
-from mxtrain.config.components.stores import is_async
+from mxtrain.config.components import stores
 from mxtrain.core.params_file import Arrays
 from mxtrain.data.fields import Array
 from mxtrain.kvstore import local_trainer
@@ -104,6 +104,6 @@ def open_trainer(
     `statistics` are the parameters that workers sum besides the gradients, in `num_rows` rows; a `threshold` compresses
     the gradients.
     """
-    if is_async(kvstore) or ("dist" in kvstore and sparse_rows.trained_tables(parameters)):
+    if stores.is_async(kvstore) or (stores.has_servers(kvstore) and sparse_rows.trained_tables(parameters)):
         return RemoteTrainer(parameters, optimizer, kvstore, group)
-    return local_trainer.open_local(parameters, optimizer, kvstore, statistics, num_rows, threshold)
+    return local_trainer.open_local(parameters, optimizer, kvstore, statistics, num_rows, threshold, group)

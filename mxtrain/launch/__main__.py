@@ -118,6 +118,7 @@ def run_across_hosts(what: str, words: list[str], flags: tuple[str, ...]) -> int
 
 def job_spec(options: argparse.Namespace, run: Run) -> plan.JobSpec:
     """The job's address and counts: from the flags here, the environment, or the flags of fit."""
+    from mxtrain.config.components import stores
     from mxtrain.launch import plan
 
     root = options.root or ":".join(
@@ -129,7 +130,9 @@ def job_spec(options: argparse.Namespace, run: Run) -> plan.JobSpec:
     if not match or not 0 < int(match[2]) < 1 << 16:
         raise UsageError(f"--root {root}: give the scheduler's ADDRESS:PORT, as in 10.0.0.5:9091")
     num_workers = node_count("-n", options.num_workers, "DMLC_NUM_WORKER", run.layout.num_workers)
-    num_servers = node_count("-s", options.num_servers, "DMLC_NUM_SERVER", run.layout.num_servers)
+    num_servers = 0
+    if stores.has_servers(run.layout.kvstore):
+        num_servers = node_count("-s", options.num_servers, "DMLC_NUM_SERVER", run.layout.num_servers)
     return plan.JobSpec(match[1], int(match[2]), num_workers, num_servers)
 
 

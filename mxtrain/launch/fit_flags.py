@@ -34,7 +34,7 @@ def parse_fit_flags(flags: Sequence[str], program: str) -> tuple[Run, tuple[str,
     run = config.parse(flags, f"{program} ... --")
     bounds.check(run)
     store = run.layout.kvstore
-    if stores.has_servers(store):
+    if stores.is_cluster(store):
         return run, (*flags, *own_program)
     if any(flag.split("=")[0] == "--kvstore" for flag in flags):
         raise UsageError(f"--kvstore {store} has no roles; leave it out, or give dist_sync")

@@ -135,13 +135,14 @@ def host_processes(host_plan: HostPlan, logs: Path) -> list[ProcessSpec]:
 def proxy_processes(job: HostsJob, hosts: Sequence[Host], attempt: int) -> list[ProcessSpec]:
     """The host proxies to start here for an attempt: one for each host that has roles in it."""
     layout = job.run.layout
+    _, num_servers = plan.counts(layout)
     # A port of its own, which what is left of the attempt before cannot hold.
     port = job.port + attempt % PORTS_FOR_ONE_JOB
-    spec = JobSpec(job.root(hosts), port, layout.num_workers, layout.num_servers)
+    spec = JobSpec(job.root(hosts), port, layout.num_workers, num_servers)
     num_workers = min(layout.num_workers, sum(host.slots for host in hosts))
     return [
         _proxy(job, host, HostPlan(roles, spec, job.flags, job.token, attempt, job.environment))
-        for host, roles in place_roles(hosts, num_workers, layout.num_servers).items()
+        for host, roles in place_roles(hosts, num_workers, num_servers).items()
     ]
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Sequence
 
 from mxtrain import config
+from mxtrain.config.components import stores
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.launch import logs
 from mxtrain.launch.exits import FINAL_CODES
@@ -53,7 +54,9 @@ class KubernetesJob:
     mount: str
 
     def counts(self) -> dict[str, int]:
-        return {"scheduler": 1, "server": self.num_servers, "worker": self.num_workers}
+        """Return how many processes each role has; a role that has none is left out."""
+        found = {"scheduler": 1, "server": self.num_servers, "worker": self.num_workers}
+        return {role: count for role, count in found.items() if count}
 
     def labels(self, **more: str) -> dict[str, str]:
         return {"app.kubernetes.io/name": "mxtrain", "app.kubernetes.io/instance": self.name, **more}
@@ -71,7 +74,15 @@ def manifests(job: KubernetesJob, form: str) -> list[Any]:
     }
     for role in job.counts():
         (values[role],) = filled("role", {**values, **_role_values(job, role), **FORM_VALUES[form](job)})
-    return [*filled("access", values), *filled(form, values)]
+    return [*filled("access", values), *_with_jobs(filled(form, {"server": None, **values}))]
+
+
+def _with_jobs(documents: list[Any]) -> list[Any]:
+    """Return the documents without those of a role that the job does not have, whose description is empty."""
+    found = [each for each in documents if each["kind"] != "Job" or "spec" in each]
+    for jobset in (each["spec"] for each in found if each["kind"] == "JobSet"):
+        jobset["replicatedJobs"] = [each for each in jobset["replicatedJobs"] if "spec" in each["template"]]
+    return found
 
 
 def filled(template: str, values: Values) -> list[Any]:
@@ -166,7 +177,7 @@ def render(argv: Sequence[str], flags: Sequence[str]) -> str:
         flags=flags,
         token=secrets.token_hex(16),
         num_workers=layout.num_workers,
-        num_servers=layout.num_servers,
+        num_servers=stores.num_servers(layout.kvstore, layout.num_servers),
         namespace=options.namespace,
         resources={"scheduler": {}, "server": options.server_resources, "worker": options.worker_resources},
         max_restarts=options.max_restarts,

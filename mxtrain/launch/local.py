@@ -35,7 +35,7 @@ def launch(run: Run, argv: Sequence[str] | None = None) -> int:
     logs, token = Path(run.output.out) / "logs", secrets.token_hex(16)
 
     def processes(attempt: int) -> list[plan.ProcessSpec]:
-        spec = plan.JobSpec(LOOPBACK, free_port(), run.layout.num_workers, run.layout.num_servers)
+        spec = plan.JobSpec(LOOPBACK, free_port(), *plan.counts(run.layout))
         return plan.local_processes(spec, command, logs, token, attempt)
 
     return supervise(processes, restart_policy(run, words))

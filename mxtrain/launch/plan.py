@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 from typing import Sequence
 
+from mxtrain.config import Layout
+from mxtrain.config.components import stores
+
 SCHEDULER, SERVER, WORKER = ROLES = ("scheduler", "server", "worker")
 LOOPBACK = "127.0.0.1"
 NODE = "MXTRAIN_NODE"  # a process's name in messages, and its place in the order of workers
@@ -49,6 +52,11 @@ class JobSpec:
     port: int
     num_workers: int
     num_servers: int
+
+
+def counts(layout: Layout) -> tuple[int, int]:
+    """The numbers of workers and servers of a job with this layout."""
+    return layout.num_workers, stores.num_servers(layout.kvstore, layout.num_servers)
 
 
 def fit_command(flags: Sequence[str]) -> tuple[str, ...]:

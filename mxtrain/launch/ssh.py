@@ -38,7 +38,7 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
     run, flags = parse_fit_flags(with_counts(options, flags), program("ssh"))
     check(run, flags)
     known = _read_host_file(options.hosts)
-    hosts.place_roles(known, run.layout.num_workers, run.layout.num_servers)  # refuses what does not fit
+    hosts.place_roles(known, *plan.counts(run.layout))  # refuses what does not fit
     ssh = [*shlex.split(options.ssh), "-T", *OPTIONS]
     job = HostsJob(
         run=run,

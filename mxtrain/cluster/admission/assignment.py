@@ -11,6 +11,7 @@ from typing import Any, Sequence
 from mxtrain.cluster.admission import rendezvous
 from mxtrain.cluster.admission.rendezvous import NodeInfo
 from mxtrain.cluster.gateway import routes
+from mxtrain.cluster.worker_group import Peer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Assignment:
     socket_number: int = (
         0  # of this process's unix socket, where there are gateways; else it takes one itself
     )
+    peers: tuple[Any, ...] = ()  # of a job without servers: see `worker_group.Peer`
     here: tuple[int, ...] = ()  # for the process that starts its host's gateway: `gateway/routes.py`
     elsewhere: tuple[Any, ...] = ()
     is_first_on_host: bool = True  # of its workers
@@ -50,6 +52,7 @@ def assign_ranks(
     uses_unix_sockets = len(namespaces) == 1 and infos[0].socket_namespace != ""
     gateways = routes.plan(infos)
     several_disks = len({info.folder for info in workers}) > 1
+    peers = () if rendezvous.of_role(infos, "server") else _peers(infos, gateways, workers)
     assignments, problems = [], rendezvous.remarks(infos)
     for info, gateway in zip(infos, gateways):
         first_on_disk = next((each for each in workers if each.folder == info.folder), None)
@@ -65,6 +68,7 @@ def assign_ranks(
                 is_first_on_host=info in rendezvous.on_host(info, workers)[:1],
                 uses_unix_sockets=uses_unix_sockets or gateway.number > 0,
                 socket_number=gateway.number,
+                peers=peers,
                 here=gateway.here,
                 elsewhere=gateway.elsewhere,
                 several_disks=several_disks,
@@ -74,3 +78,12 @@ def assign_ranks(
             )
         )
     return assignments
+
+
+def _peers(
+    infos: Sequence[NodeInfo], gateways: Sequence[routes.GatewayPlan], workers: Sequence[NodeInfo]
+) -> tuple[Peer, ...]:
+    """Return the workers by rank as they connect to each other."""
+    numbers = {id(info): gateway.number for info, gateway in zip(infos, gateways)}
+    hosts = list(dict.fromkeys(map(routes.namespace_of, workers)))
+    return tuple(Peer(hosts.index(routes.namespace_of(info)), numbers[id(info)]) for info in workers)

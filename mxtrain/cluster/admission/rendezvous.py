@@ -182,11 +182,12 @@ def missing(node: NodeSpec, infos: Sequence[NodeInfo]) -> list[str]:
     return names
 
 
-def is_enough(infos: Sequence[NodeInfo], min_workers: int) -> bool:
-    """Return whether the job may start without those that are missing; never if `min_workers` is 0."""
+def is_enough(infos: Sequence[NodeInfo], min_workers: int, num_servers: int) -> bool:
+    """Return whether a job may start without those that are missing; never if `min_workers` is 0."""
     roles = {info.role for info in infos}
     num_workers = len(of_role(infos, "worker"))
-    return bool(min_workers) and num_workers >= min_workers and {"server", "scheduler"} <= roles
+    needed = {"scheduler", "server"} if num_servers else {"scheduler"}
+    return bool(min_workers) and num_workers >= min_workers and needed <= roles
 
 
 def failure(infos: Sequence[NodeInfo]) -> Verdict | None:

@@ -30,10 +30,16 @@ class GatewayPlan:
 
 
 def plan(infos: Sequence[NodeInfo]) -> list[GatewayPlan]:
-    """Return the plan of each process, in the order of `infos`; numbers are 0 where the job has no gateways."""
-    if not all(info.gateway for info in infos):
+    """Return the plan of each process, in the order of `infos`.
+
+    On one host there are no gateways, and no numbers either where ps-lite's processes take ports as theirs.
+    """
+    has_gateways = all(info.gateway for info in infos)
+    if not has_gateways and any(info.role == "server" for info in infos):
         return [GatewayPlan()] * len(infos)
     numbers = random.SystemRandom().sample(NUMBERS, len(infos))
+    if not has_gateways:
+        return [GatewayPlan(number) for number in numbers]
     scheduler = next(number for info, number in zip(infos, numbers) if info.role == "scheduler")
     starters = {namespace: _starter(namespace, infos) for namespace in map(namespace_of, infos)}
     plans = []

@@ -22,7 +22,7 @@ LAZY_OPTIMIZERS = tuple(each.name for each in optimizers.OPTIMIZERS.values() if 
 def check_store(run: Run) -> None:
     """Raise UsageError for a --kvstore that cannot work here, or a flag that does not go with it."""
     store = run.layout.kvstore
-    if stores.has_servers(store):
+    if stores.is_cluster(store):
         _check_cluster(run)
         return
     if stores.compression_threshold(run.optim.compress):
@@ -38,13 +38,19 @@ def check_store(run: Run) -> None:
         value, flag = getattr(run.layout, name), "--" + name.replace("_", "-")
         if value != getattr(Layout, name):
             raise UsageError(
-                f"{flag} {value:g} needs a dist_* --kvstore, but it is {store}; add --kvstore dist_sync, or leave "
-                f"{flag} out"
+                f"{flag} {value:g} needs a dist_* --kvstore or allreduce, but it is {store}; add --kvstore dist_sync, "
+                f"or leave {flag} out"
             )
 
 
 def _check_cluster(run: Run) -> None:
-    if stores.is_async(run.layout.kvstore):
+    layout = run.layout
+    if layout.num_servers != Layout.num_servers and not stores.has_servers(layout.kvstore):
+        raise UsageError(
+            f"--num-servers {layout.num_servers}: --kvstore {layout.kvstore} has no servers; leave it out, or give "
+            "dist_sync"
+        )
+    if stores.is_async(layout.kvstore):
         check_async(run)
     _check_compress(run)
     check_min_workers(run.layout)
@@ -118,12 +124,16 @@ def check_tables(run: Run, unknown: Sequence[str]) -> None:
         raise UsageError(
             f"--optimizer {name} {tables}: moves all rows at every step; give {' or '.join(LAZY_OPTIMIZERS)}"
         )
-    if stores.has_servers(store) and unknown:
+    if stores.is_cluster(store) and unknown:
         raise UsageError(
             f"--model {run.model.model}: {unknown[0]} has row-sparse gradients; with --kvstore {store} that has to be "
             "a mxtrain.models.SparseEmbedding, which knows where its rows are"
         )
-    if not stores.has_servers(store) or stores.is_async(store):  # refused there whatever the net
+    if stores.is_cluster(store) and not stores.has_servers(store):
+        raise UsageError(
+            f"--kvstore {store} {tables}: rows of which travel to and from servers; give dist_sync"
+        )
+    if not stores.is_cluster(store) or stores.is_async(store):  # refused there whatever the net
         return
     for refused, flag, why in (
         (optim.ema, f"--ema {optim.ema:g}", "no worker sees every update"),

@@ -15,25 +15,34 @@ from mxtrain.config.components.component import Component, Number, by_name
 class Store(Component):
     """A store, by the name that MXNet gives it."""
 
-    has_servers: bool = False  # sums through server processes, and takes the flags of a cluster
+    is_cluster: bool = False  # of several processes, and takes the flags of a cluster
+    has_servers: bool = False  # sums through server processes
     is_async: bool = False  # workers update the weights on the servers without waiting for each other
 
 
 STORES = by_name(
     Store("local", "gradients are summed on the CPU"),
     Store("device", "gradients are summed on the devices"),
-    Store("dist_sync", "every step is made of all workers' gradients", has_servers=True),
+    Store("allreduce", "as dist_sync, with sums that the workers make among themselves", is_cluster=True),
+    Store("dist_sync", "every step is made of all workers' gradients", is_cluster=True, has_servers=True),
     Store(
         "dist_async",
         "every worker's gradient moves the weights by itself",
+        is_cluster=True,
         has_servers=True,
         is_async=True,
     ),
-    Store("dist_device_sync", "dist_sync, summed on the worker's devices first", has_servers=True),
-    Store("dist_sync_device", "dist_device_sync", has_servers=True),
+    Store(
+        "dist_device_sync",
+        "dist_sync, summed on the worker's devices first",
+        is_cluster=True,
+        has_servers=True,
+    ),
+    Store("dist_sync_device", "dist_device_sync", is_cluster=True, has_servers=True),
     Store(
         "dist_async_device",
         "dist_async, summed on the worker's devices first",
+        is_cluster=True,
         has_servers=True,
         is_async=True,
     ),
@@ -48,9 +57,19 @@ COMPRESSIONS = by_name(
 )
 
 
-def has_servers(kvstore: str) -> bool:
+def is_cluster(kvstore: str) -> bool:
     """Return whether this store, a known one, is a cluster's."""
+    return kvstore in STORES and STORES[kvstore].is_cluster
+
+
+def has_servers(kvstore: str) -> bool:
+    """Return whether this store, a known one, sums through server processes."""
     return kvstore in STORES and STORES[kvstore].has_servers
+
+
+def num_servers(kvstore: str, count: int) -> int:
+    """Return how many servers a job with this store has, of which --num-servers asks for `count`."""
+    return count if has_servers(kvstore) else 0
 
 
 def is_async(kvstore: str) -> bool:

@@ -14,7 +14,7 @@ class Layout:
 
     kvstore: str = flag("device", f"where gradients are summed: {' | '.join(STORES)}")
     devices: str = flag("cpu", "contexts of this worker: cpu, cpu:0,1 or gpu:0,1")
-    num_workers: int = flag(1, "worker processes; more than one needs a dist_* kvstore")
+    num_workers: int = flag(1, "worker processes; more than one needs allreduce or a dist_* kvstore")
     num_servers: int = flag(1, "server processes of a dist_* kvstore")
     min_workers: int = flag(
         0, "continue with this many workers if others do not join in time; 0: only with all of them"

@@ -52,10 +52,10 @@ def main() -> None:
 def measure(group: WorkerGroup, sums: sum_jobs.SumTimes) -> dict[str, list[float]]:
     """Return the milliseconds until the sums are there, of each round, by the kind of buckets."""
     from mxtrain.kvstore.buckets import Buckets
-    from mxtrain.kvstore.store import open_store
+    from mxtrain.kvstore.store import open_servers
     from mxtrain.runtime import mx
 
-    kv = open_store("dist_sync")
+    kv = open_servers("dist_sync")
     shapes = [(elements,) for elements in sums.elements]
     sides = {
         name: Buckets(kv, shapes, name=f"of-{number}", **arguments)

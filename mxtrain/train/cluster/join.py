@@ -90,7 +90,9 @@ def as_server(run: Run, node: NodeSpec) -> Iterator[Agent]:
 
 
 def export_ps_environment(node: NodeSpec, assignment: Assignment) -> None:
-    """Set the variables that ps-lite reads in this process's environment."""
+    """Set the variables that ps-lite reads in this process's environment, if the job has servers."""
+    if not assignment.num_servers:
+        return
     socket_number = assignment.socket_number or None
     if socket_number is None and assignment.uses_unix_sockets:
         socket_number = unix_sockets.reserve()
@@ -110,9 +112,8 @@ def apply_assignment(run: Run, assignment: Assignment) -> Run:
         optim.accumulate
     ):  # a default follows from the batch alone, and from the checkpoint that a run goes on from
         optim = dataclasses.replace(optim, micro_batch=batch_plan.of_run(run).micro_batch, accumulate=0)
-    placed = dataclasses.replace(
-        run.layout, num_workers=assignment.num_workers, num_servers=assignment.num_servers
-    )
+    num_servers = assignment.num_servers or run.layout.num_servers
+    placed = dataclasses.replace(run.layout, num_workers=assignment.num_workers, num_servers=num_servers)
     output = run.output
     if assignment.resume_step >= 0:
         path = directory.path_of(Path(output.out) / "checkpoints", assignment.resume_step)

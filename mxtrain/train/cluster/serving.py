@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import NoReturn
 
 from mxtrain.cluster.environment import NodeSpec
@@ -15,6 +16,8 @@ def serve(run: Run, node: NodeSpec) -> NoReturn:
 
     run_folder.start_log(run.output.terminal_level)
     with join.as_server(run, node) as agent:
+        if not node.num_servers:  # this is the scheduler, whose coordinator ends the process
+            threading.Event().wait()
         from mxtrain import runtime
 
         runtime.load(threads=1)

@@ -193,7 +193,7 @@ def _with_numbers(run: Run, **brought: Any) -> Run:
 
 def _node(run: Run) -> NodeSpec | None:
     """Return this process's place in its cluster; None without a dist_* store. UsageError where nobody started one."""
-    if not stores.has_servers(run.layout.kvstore):
+    if not stores.is_cluster(run.layout.kvstore):
         return None
     node = environment.node_spec(os.environ, run)
     if node is None:

@@ -65,11 +65,11 @@ def totals(of: Any, step: int, positions: range) -> list[np.ndarray]:
 def add_over_workers(group: Any, folder: Path) -> None:
     from mxtrain.kvstore import limbs
     from mxtrain.kvstore.buckets import Buckets
-    from mxtrain.kvstore.store import open_store
+    from mxtrain.kvstore.store import open_servers
     from mxtrain.optim.sums.grid import Grid, exact_bits
     from mxtrain.runtime import mx
 
-    buckets = Buckets(open_store("dist_sync"), SHAPES, bucket_mb=0.008)
+    buckets = Buckets(open_servers("dist_sync"), SHAPES, bucket_mb=0.008)
     sizes = [int(np.prod(shape)) for shape in SHAPES]
     limbs.AT_A_TIME = 4
     wide_blocks = limbs.WideBlocks(buckets.kv, sizes)

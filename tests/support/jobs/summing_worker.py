@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.comm import wire
 from mxtrain.kvstore.buckets import Buckets
-from mxtrain.kvstore.store import open_store
+from mxtrain.kvstore.store import open_servers
 from mxtrain.runtime import mx
 
 THRESHOLD = 0.5
@@ -20,7 +20,7 @@ SMALL_MB = 0.05  # several buckets; one array lies in five of them
 
 
 def sum_arrays(steps: int, group: Any, folder: Path) -> None:
-    kv = open_store("dist_sync")
+    kv = open_servers("dist_sync")
     everywhere_the_same_after_broadcast(kv)
     sums_are_exact(kv, steps)
     sums_travel_while_others_are_computed(kv)

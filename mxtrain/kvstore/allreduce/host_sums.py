@@ -1,0 +1,107 @@
+"""Sums over the workers of one host, in memory that they share and that has no name.
+
+A worker writes its numbers to its row, and each adds one part of all rows. Their connections carry signals of one byte
+alone, which are read without spinning. What is handled at once is small enough for the cores' common cache.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from typing import Callable, Sequence
+
+import numpy as np
+
+from mxtrain.data.fields import Array
+from mxtrain.kvstore.allreduce.partition import PIECE, SMALL, chunks, owned
+from mxtrain.kvstore.allreduce.peers import Peers
+
+BYTES_OF_FLOAT = 4
+# A worker that has begun with a piece has been signalled by all that they have done with the one before it.
+NUM_SLOTS = 2
+CHUNK = 1 << 16  # elements that are still in a core's own cache when they are read again
+
+
+class HostSums:
+    """Sums over the workers `members` of a host, two or more; the first one leads.
+
+    With `across` the leader's sums are summed by it over hosts, in place, before all have them.
+    """
+
+    def __init__(self, peers: Peers, members: Sequence[int], across: Callable[[Array], None] | None = None):
+        self._peers, self._across = peers, across
+        self._leader, self._index = members[0], members.index(peers.rank)
+        self._others = [member for member in members if member != peers.rank]
+        self._slots = _shared_rows(peers, self._leader, self._others)
+        self._slot = 0
+
+    def add(self, numbers: Array) -> None:
+        """Replace flat float32 numbers by the sums over all workers, which call this with as many."""
+        for piece in chunks(numbers, PIECE):
+            rows = self._slots[self._slot, :, : len(piece)]
+            self._slot = (self._slot + 1) % NUM_SLOTS
+            if self._across is not None:
+                self._add_across(piece, rows)
+            elif len(piece) <= SMALL:
+                self._add_small(piece, rows)
+            else:
+                self._add_owned(piece, rows)
+
+    def _add_small(self, piece: Array, rows: Array) -> None:
+        rows[self._index] = piece
+        self._meet()
+        np.add.reduce(rows, axis=0, out=piece)
+
+    def _add_owned(self, piece: Array, rows: Array) -> None:
+        """Add what is owned, where it is; the own row has room for its sums, which no other worker adds."""
+        row, own = rows[self._index], owned(len(piece), self._index, len(rows))
+        row[: own.start] = piece[: own.start]
+        row[own.stop :] = piece[own.stop :]
+        self._meet()
+        others = [each[own] for number, each in enumerate(rows) if number != self._index]
+        for total, sums, *terms in zip(*(chunks(each, CHUNK) for each in (piece[own], row[own], *others))):
+            for term in terms:
+                np.add(total, term, out=total)
+            sums[:] = total
+        self._meet()
+        for number, each in enumerate(rows):
+            if number != self._index:
+                there = owned(len(piece), number, len(rows))
+                piece[there] = each[there]
+
+    def _add_across(self, piece: Array, rows: Array) -> None:
+        """Add to the leader's row, which it then sums over hosts."""
+        assert self._across is not None
+        rows[self._index] = piece
+        self._meet()
+        total, *terms = rows[:, owned(len(piece), self._index, len(rows))]
+        for term in terms:
+            np.add(total, term, out=total)
+        if self._index == 0:
+            self._peers.receive_signal(self._others)
+            self._across(rows[0])
+            self._peers.send_signal(self._others)
+        else:
+            self._peers.send_signal([self._leader])
+            self._peers.receive_signal([self._leader])
+        piece[:] = rows[0]
+
+    def _meet(self) -> None:
+        self._peers.send_signal(self._others)
+        self._peers.receive_signal(self._others)
+
+
+def _shared_rows(peers: Peers, leader: int, others: Sequence[int]) -> Array:
+    """Return memory that the workers of a host share: slots of a row for each."""
+    shape = NUM_SLOTS, len(others) + 1, PIECE
+    num_bytes = math.prod(shape) * BYTES_OF_FLOAT
+    if leader == peers.rank:
+        descriptor = os.memfd_create("mxtrain-allreduce")
+        os.ftruncate(descriptor, num_bytes)
+        peers.send_file(others, descriptor)
+    else:
+        descriptor = peers.receive_file(leader)
+    memory = mmap.mmap(descriptor, num_bytes)  # goes with the last array that lies in it
+    os.close(descriptor)
+    return np.frombuffer(memory, np.float32).reshape(shape)

@@ -1,0 +1,135 @@
+"""A store whose sums the workers make among themselves, as `Buckets` and `WideBlocks` use one.
+
+Owns the thread that makes the sums of a worker, one array after the other in the order of calls, the same on all
+workers. It adds where an array is. It knows of no key what it means.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import zlib
+from collections import Counter
+from queue import SimpleQueue
+from typing import Callable, Sequence, Tuple
+
+import numpy as np
+
+from mxtrain.core.errors import RestartMe
+from mxtrain.data.fields import Array
+from mxtrain.kvstore.allreduce import peers
+from mxtrain.kvstore.allreduce.host_sums import HostSums
+from mxtrain.kvstore.allreduce.network_sums import NetworkSums
+from mxtrain.optim.sums.exact_gradients import memory
+from mxtrain.runtime import mx
+from mxtrain.runtime.types import NDArray
+
+START = "start"
+CLOSE_SECONDS = 2.0
+Job = Tuple[str, Callable[[], None]]
+
+
+class AllreduceStore:
+    """A store of as many workers as there are `numbers`, of their sockets by rank; see `peers.connect`.
+
+    `hosts` says by rank where a worker is: those of equal hosts share memory, and one of each adds over hosts. All
+    arrays are float32. A sum is there once `wait` returns; until then its array is the store's.
+    """
+
+    def __init__(self, rank: int, numbers: Sequence[int], hosts: Sequence[str], seconds: float = 60.0):
+        self.rank, self.num_workers = rank, len(numbers)
+        self._peers = peers.connect(rank, numbers, seconds)
+        self._network, self._add = _summation(self._peers, hosts)
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._pending: Counter[str] = Counter()
+        self._changed = threading.Condition()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="allreduce", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)  # or others would take this worker's end for a death
+
+    def init(self, keys: Sequence[str], arrays: Sequence[NDArray]) -> None:
+        """Wait until all workers have called this, with the same keys of the same sizes."""
+        if any(array.dtype != np.float32 for array in arrays):
+            raise TypeError(f"{', '.join(keys)}: only float32 can be summed")
+        text = repr([(key, array.size) for key, array in zip(keys, arrays)])
+        own = float(zlib.crc32(text.encode()) & 0xFFFF)  # of which float32 adds those of 256 workers exactly
+        total = np.full(1, own, np.float32)
+        self._put(START, lambda: self._add(total))
+        self.wait(START)
+        if total[0] != own * self.num_workers:
+            raise RuntimeError(f"other workers sum others than {text}")
+
+    def pushpull(self, key: str, value: NDArray) -> None:
+        """Have `value` replaced by its sum over all workers, once what MXNet was asked to write to it is there."""
+        self._put(key, lambda: self._add_array(value))
+
+    def wait(self, key: str) -> None:
+        """Wait until the sums of a key are there; raises what kept them from it."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._pending[key] or self._failure is not None)
+            if self._pending[key] and self._failure is not None:
+                raise self._failure
+
+    def close(self) -> None:
+        """Leave the others: in peace, unless they wait for a sum."""
+        atexit.unregister(self.close)
+        self._jobs.put(None)
+        is_missed = any(self._pending.values()) and self._failure is None
+        self._peers.end(is_in_peace=not is_missed)
+        self._thread.join(CLOSE_SECONDS)
+        if self._network is not None:
+            self._network.close()
+        self._peers.close()
+
+    def _put(self, key: str, add: Callable[[], None]) -> None:
+        with self._changed:
+            self._pending[key] += 1
+        self._jobs.put((key, add))
+
+    def _run(self) -> None:
+        for key, add in iter(self._jobs.get, None):
+            try:
+                add()
+            except Exception as error:
+                self._fail(error)
+                return
+            with self._changed:
+                self._pending[key] -= 1
+                self._changed.notify_all()
+
+    def _fail(self, error: Exception) -> None:
+        """Keep the reason for `wait`. Of another worker's death all know; of a failure here they learn by its end."""
+        if not isinstance(error, RestartMe):
+            self._peers.end(is_in_peace=False)  # before anybody here can end in peace
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def _add_array(self, array: NDArray) -> None:
+        if array.context.device_type.startswith("cpu"):
+            self._add(memory(array))
+            return
+        on_host = array.copyto(mx.cpu())
+        self._add(memory(on_host))
+        on_host.copyto(array)
+        array.wait_to_read()
+
+
+def _summation(
+    connected: peers.Peers, hosts: Sequence[str]
+) -> tuple[NetworkSums | None, Callable[[Array], None]]:
+    """Return how this worker sums: within its host first, then over hosts, of each of which one worker does it."""
+    own = hosts[connected.rank]
+    members = [rank for rank, host in enumerate(hosts) if host == own]
+    leaders = [hosts.index(host) for host in dict.fromkeys(hosts)]
+    is_leader = len(leaders) > 1 and connected.rank in leaders
+    network = NetworkSums(connected, leaders) if is_leader else None
+    over_hosts = _nothing if network is None else network.add
+    if len(members) == 1:
+        return network, over_hosts
+    return network, HostSums(connected, members, over_hosts if len(leaders) > 1 else None).add
+
+
+def _nothing(_: Array) -> None:
+    """Leave numbers as they are, where others add them or nobody has any to add."""
