@@ -60,10 +60,11 @@ def test_a_job_does_without_sockets_in_tmp(
     if os.geteuid():
         pytest.skip("needs root, to mount another /tmp")
     # What pytest has in /tmp stays visible below /mnt, and so does a checkout there.
-    root, *there = (
-        re.sub("^/tmp/", "/mnt/", word) for word in (str(ROOT), *data, "--out", str(tmp_path / "run"))
+    root, python, *there = (
+        re.sub("^/tmp/", "/mnt/", word)
+        for word in (str(ROOT), sys.executable, *data, "--out", str(tmp_path / "run"))
     )
-    line = [sys.executable, "-m", "mxtrain.fit", *FLAGS, *CLUSTER, *there]
+    line = [python, "-m", "mxtrain.fit", *FLAGS, *CLUSTER, *there]
     mount = f'mount --bind /tmp /mnt && mount -t tmpfs -o {options} tmpfs /tmp && cd "$0" && exec "$@"'
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", mount, root, *line],

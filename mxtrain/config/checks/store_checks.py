@@ -31,6 +31,11 @@ def check_store(run: Run) -> None:
         )
     if store not in stores.STORES:
         raise UsageError(f"--kvstore {store}: unknown{nearest(store, stores.STORES)}")
+    if stores.STORES[store].is_of_gpus and batch_plan.parse_devices(run.layout.devices)[0][0] != "gpu":
+        raise UsageError(
+            f"--kvstore {store} sums over GPUs, but --devices is {run.layout.devices}; give --devices gpu:0,1 or "
+            "--kvstore device"
+        )
     role = os.environ.get("DMLC_ROLE", "")
     if role:
         raise UsageError(f"DMLC_ROLE={role} is set, but --kvstore {store} has no roles; unset DMLC_ROLE")

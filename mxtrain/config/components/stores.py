@@ -17,12 +17,14 @@ class Store(Component):
 
     is_cluster: bool = False  # of several processes, and takes the flags of a cluster
     has_servers: bool = False  # sums through server processes
+    is_of_gpus: bool = False  # sums over GPUs alone
     is_async: bool = False  # workers update the weights on the servers without waiting for each other
 
 
 STORES = by_name(
     Store("local", "gradients are summed on the CPU"),
     Store("device", "gradients are summed on the devices"),
+    Store("nccl", "as device, by NVIDIA's library over the GPUs of one host (untested)", is_of_gpus=True),
     Store("allreduce", "as dist_sync, with sums that the workers make among themselves", is_cluster=True),
     Store("dist_sync", "every step is made of all workers' gradients", is_cluster=True, has_servers=True),
     Store(

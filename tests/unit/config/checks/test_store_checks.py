@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mxtrain import config
-from mxtrain.config.checks.store_checks import check_async
+from mxtrain.config.checks.store_checks import check_async, check_store
 from mxtrain.config.components.optimizers import OPTIMIZERS
 from mxtrain.core.errors import UsageError
 
@@ -57,3 +57,9 @@ def test_other_optimizers_are_welcome(optimizer: str) -> None:
 )
 def test_what_a_worker_can_do_by_itself(flags: dict[str, Any]) -> None:
     check_async(run(**flags))
+
+
+def test_nccl_is_for_gpus() -> None:
+    with pytest.raises(UsageError, match="--kvstore nccl sums over GPUs, but --devices is cpu:0,1"):
+        check_store(run(kvstore="nccl", devices="cpu:0,1", num_workers=1))
+    check_store(run(kvstore="nccl", devices="gpu:0,1", num_workers=1))
