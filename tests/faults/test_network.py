@@ -74,7 +74,7 @@ def test_a_way_that_is_cut_in_one_direction_is_named_and_the_job_goes_on_when_it
         job = TwoHostJob(hosts, tmp_path, *data, "--start-timeout", "60")
         try:
             assert wait_for(lambda: has_step(job.out, STEPS_PER_EPOCH + 3), DONE_SECONDS), job.output()
-            drop_arriving(hosts[deaf], 1, 65535)
+            drop_arriving(hosts[deaf], 1, 65534)
             assert wait_for(lambda: "restart 1 of" in job.output()["scheduler"], REFUSED_SECONDS), (
                 job.output()
             )
