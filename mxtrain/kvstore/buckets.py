@@ -17,7 +17,7 @@ import math
 from typing import Any, NamedTuple, Sequence
 
 from mxtrain.kvstore.compression import TernaryCompressor
-from mxtrain.kvstore.store import wait_for
+from mxtrain.kvstore.store import push_sums, wait_for
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Device, NDArray, SummingStore
 
@@ -63,6 +63,7 @@ class Buckets:
         # `init` ends with a barrier, so no worker pushes before the servers know every key. Each later pull answers
         # a push by the same worker, and servers answer when all workers have pushed: none can run ahead.
         kv.init([bucket.key for bucket in self.buckets], [bucket.flat for bucket in self.buckets])
+        self.is_rounded = False  # to bfloat16, between hosts
         self.compressors = {}
         if threshold:
             for bucket in self.buckets:
@@ -78,7 +79,7 @@ class Buckets:
             bucket.copy_in(arrays, self.views)
             compressor = self.compressors.get(bucket.key)
             if compressor is None:
-                self.kv.pushpull(bucket.key, bucket.flat)
+                push_sums(self.kv, bucket.key, bucket.flat, self.is_rounded)
             else:
                 compressor.compress()
                 self.kv.pushpull(_compressed_key(bucket.key), compressor.packed)

@@ -124,13 +124,17 @@ def open_local(
     num_rows: int,
     threshold: float,
     group: WorkerGroup = SINGLE_WORKER,
+    is_rounded: bool = False,
 ) -> LocalTrainer:
     """Return a trainer whose parameters and `statistics` are equal on all workers and devices; see `open_trainer`."""
     sums: tuple[Any, ...] = ()
     if stores.is_cluster(kvstore):
         kv = open_store(kvstore, group)
         sizes = [math.prod(each.shape) for each in parameters if each.grad_req != "null"]
-        gradients, rows = _open_gradients(kv, parameters, threshold), _open_rows(kv, statistics, num_rows)
+        gradients, rows = (
+            _open_gradients(kv, parameters, threshold, is_rounded),
+            _open_rows(kv, statistics, num_rows),
+        )
         sums = gradients, rows, WideBlocks(kv, sizes)
     trainer = LocalTrainer(parameters, optimizer, _device_store(kvstore), *sums)
     trainer._init_kvstore()
@@ -144,10 +148,13 @@ def _device_store(kvstore: str) -> str:
     return kvstore if not stores.is_cluster(kvstore) else "device" if "device" in kvstore else "local"
 
 
-def _open_gradients(kv: SummingStore, parameters: Sequence[Parameter], threshold: float) -> Buckets:
+def _open_gradients(
+    kv: SummingStore, parameters: Sequence[Parameter], threshold: float, is_rounded: bool = False
+) -> Buckets:
     """Return buckets in which gradients are computed, after the first worker's weights were sent to all."""
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
     gradients = _broadcast(kv, trained, "gradients", threshold)
+    gradients.is_rounded = is_rounded  # from here on: the weights came as they are
     for parameter, view in zip(trained, gradients.views):
         _compute_gradient_in(view, parameter)
     return gradients

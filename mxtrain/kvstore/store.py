@@ -12,7 +12,7 @@ from mxtrain.config.components import stores
 from mxtrain.core.errors import RestartMe
 from mxtrain.kvstore.allreduce.store import AllreduceStore
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import KVStore, SummingStore
+from mxtrain.runtime.types import KVStore, NDArray, SummingStore
 
 
 def open_store(name: str, group: WorkerGroup) -> SummingStore:
@@ -27,6 +27,15 @@ def open_servers(name: str) -> KVStore:
     """Return MXNet's store `name`, connected to the servers and all other processes of the cluster."""
     with starting_ps_lite():
         return mx.kv.create(name)
+
+
+def push_sums(kv: SummingStore, key: str, array: NDArray, is_rounded: bool) -> None:
+    """Have `array` replaced by its sum over all workers; `is_rounded` it travels between hosts in bfloat16."""
+    if is_rounded:
+        assert isinstance(kv, AllreduceStore), "servers add float32 alone, and a check says so"
+        kv.pushpull(key, array, is_rounded=True)
+    else:
+        kv.pushpull(key, array)
 
 
 def wait_for(kv: SummingStore, key: str) -> None:

@@ -96,14 +96,17 @@ def open_trainer(
     threshold: float = 0.0,
     group: WorkerGroup = SINGLE_WORKER,
     num_rows: int = 1,
+    is_rounded: bool = False,
 ) -> StepTrainer:
     """Return a trainer of `parameters` whose store is connected and whose replicas, on all workers, are equal.
 
     The stock gluon Trainer does both within its first step, after the first forward pass has used weights that the
     store then replaces; over several processes that races with the first gradients, which may be taken for weights.
     `statistics` are the parameters that workers sum besides the gradients, in `num_rows` rows; a `threshold` compresses
-    the gradients.
+    the gradients; `is_rounded` they travel between hosts in bfloat16.
     """
     if stores.is_async(kvstore) or (stores.has_servers(kvstore) and sparse_rows.trained_tables(parameters)):
         return RemoteTrainer(parameters, optimizer, kvstore, group)
-    return local_trainer.open_local(parameters, optimizer, kvstore, statistics, num_rows, threshold, group)
+    return local_trainer.open_local(
+        parameters, optimizer, kvstore, statistics, num_rows, threshold, group, is_rounded
+    )

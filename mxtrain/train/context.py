@@ -125,6 +125,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         stores.compression_threshold(optim.compress),
         group,
         running_statistics.num_rows(job.plan.batch.num_micro_batches),
+        stores.rounds_gradients(optim.compress),
     )
     return TrainContext(
         job=job,

@@ -25,7 +25,7 @@ def check_store(run: Run) -> None:
     if stores.is_cluster(store):
         _check_cluster(run)
         return
-    if stores.compression_threshold(run.optim.compress):
+    if stores.is_compressed(run.optim.compress):
         raise UsageError(
             f"--compress {run.optim.compress}: --kvstore {store} sends nothing anywhere; leave it out"
         )
@@ -71,6 +71,12 @@ def check_min_workers(layout: Layout) -> None:
 
 
 def _check_compress(run: Run) -> None:
+    store = run.layout.kvstore
+    if stores.rounds_gradients(run.optim.compress) and stores.has_servers(store):
+        raise UsageError(
+            f"--compress {run.optim.compress}: servers of --kvstore {store} add float32 alone; give --kvstore "
+            "allreduce or --compress 2bit"
+        )
     if not stores.compression_threshold(run.optim.compress):
         return
     if run.model.loss_scale != "auto" or run.model.amp == "fp16":

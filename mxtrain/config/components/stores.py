@@ -56,6 +56,7 @@ COMPRESSIONS = by_name(
         "each number as -`threshold`, 0 or `threshold`; what is left is sent later",
         numbers={"threshold": Number(0.5, 1e-9, 1e9)},
     ),
+    Component("bf16", "rounded to bfloat16 between hosts, by `allreduce`"),
 )
 
 
@@ -77,6 +78,16 @@ def num_servers(kvstore: str, count: int) -> int:
 def is_async(kvstore: str) -> bool:
     """Return whether workers with this store (`dist_async`) update the weights without waiting for each other."""
     return kvstore in STORES and STORES[kvstore].is_async
+
+
+def is_compressed(text: str) -> bool:
+    """Return whether --compress says that gradients do not travel as they are."""
+    return component.parse("--compress", text, COMPRESSIONS).name != "none"
+
+
+def rounds_gradients(text: str) -> bool:
+    """Return whether --compress says that gradients are rounded to bfloat16 between hosts."""
+    return component.parse("--compress", text, COMPRESSIONS).name == "bf16"
 
 
 def compression_threshold(text: str) -> float:

@@ -60,7 +60,8 @@ class Optim:
         "they come); a resumed run keeps its own",
     )
     compress: str = flag(
-        "none", "gradients on their way to the servers of dist_sync: none | 2bit, or 2bit:threshold=0.5"
+        "none",
+        "gradients on their way to other processes: none | 2bit, or 2bit:threshold=0.5 | bf16, of allreduce alone",
     )
     max_bad_steps: int = flag(
         5, "this many steps in a row whose gradients are not finite end the run; fewer are skipped"

@@ -15,6 +15,7 @@ from typing import Sequence
 import numpy as np
 
 from mxtrain.data.fields import Array
+from mxtrain.kvstore.allreduce.halves import rounded, widen
 from mxtrain.kvstore.allreduce.partition import PIECE, SMALL, chunks, octets, owned
 from mxtrain.kvstore.allreduce.peers import Peers
 
@@ -34,6 +35,8 @@ class NetworkSums:
             if member != peers.rank
         }
         self._received = np.empty(CHUNK, np.float32)
+        self._halves = np.empty(CHUNK, np.uint16)
+        self.is_rounded = False  # numbers travel in bfloat16, but for those of small arrays
 
     def add(self, numbers: Array) -> None:
         """Replace flat float32 numbers by the sums over all members, which call this with as many."""
@@ -59,19 +62,39 @@ class NetworkSums:
             numbers[owned(len(numbers), number, len(self._members))] for number in range(len(self._members))
         ]
         for number, stream in self._streams.items():
-            stream.send(sections[number])
+            if self.is_rounded:
+                for chunk in chunks(sections[number], CHUNK):
+                    stream.send(rounded(chunk))
+            else:
+                stream.send(sections[number])
         for total in chunks(sections[self._index], CHUNK):
             for number in self._streams:
-                np.add(total, self._next(number, len(total)), out=total)
-            for stream in self._streams.values():
-                stream.send(total)
+                np.add(total, self._next(number, len(total), self.is_rounded), out=total)
+            self._send_sums(total)
         for number in self._streams:  # who sends sums has read all that they replace
-            self._peers.receive(self._members[number], sections[number])
+            if self.is_rounded:
+                for chunk in chunks(sections[number], CHUNK):
+                    chunk[:] = self._next(number, len(chunk), is_rounded=True)
+            else:
+                self._peers.receive(self._members[number], sections[number])
 
-    def _next(self, number: int, count: int) -> Array:
+    def _send_sums(self, total: Array) -> None:
+        """Send sums to all others; rounded they are the same ones here."""
+        sent: Array = total
+        if self.is_rounded:
+            sent = rounded(total)
+            widen(sent, total)
+        for stream in self._streams.values():
+            stream.send(sent)
+
+    def _next(self, number: int, count: int, is_rounded: bool = False) -> Array:
         """Return the next numbers that a member has sent; they are overwritten by the next call."""
-        received = self._received[:count]
-        self._peers.receive(self._members[number], received)
+        received, member = self._received[:count], self._members[number]
+        if is_rounded:
+            self._peers.receive(member, self._halves[:count])
+            widen(self._halves[:count], received)
+        else:
+            self._peers.receive(member, received)
         return received
 
     def close(self) -> None:

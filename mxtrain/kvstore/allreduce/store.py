@@ -60,9 +60,12 @@ class AllreduceStore:
         if total[0] != own * self.num_workers:
             raise RuntimeError(f"other workers sum others than {text}")
 
-    def pushpull(self, key: str, value: NDArray) -> None:
-        """Have `value` replaced by its sum over all workers, once what MXNet was asked to write to it is there."""
-        self._put(key, lambda: self._add_array(value))
+    def pushpull(self, key: str, value: NDArray, is_rounded: bool = False) -> None:
+        """Have `value` replaced by its sum over all workers, once what MXNet was asked to write to it is there.
+
+        `is_rounded` the sums of a host travel to others in bfloat16, and so do all sums back.
+        """
+        self._put(key, lambda: self._add_array(value, is_rounded))
 
     def wait(self, key: str) -> None:
         """Wait until the sums of a key are there; raises what kept them from it."""
@@ -106,7 +109,9 @@ class AllreduceStore:
             self._failure = error
             self._changed.notify_all()
 
-    def _add_array(self, array: NDArray) -> None:
+    def _add_array(self, array: NDArray, is_rounded: bool) -> None:
+        if self._network is not None:
+            self._network.is_rounded = is_rounded
         if array.context.device_type.startswith("cpu"):
             self._add(memory(array))
             return
