@@ -1,8 +1,8 @@
 """Inject random faults into many jobs: `python -m tests.faults --faults 200`.
 
-A job has two to four workers, one or two servers, and up to three faults, one after the other. The same --seed draws
+A job has two to four workers, up to two servers, and up to three faults, one after the other. The same --seed draws
 the same jobs and faults, and --job 7 runs the seventh alone. With --page the tables of that file (docs/faults.md) are
-replaced.
+replaced, those of `--kvstore allreduce` alone where only that runs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from tests.faults.case import DONE_SECONDS, FAULTS, PHASES, Case, faults, roles
 from tests.faults.job import cluster, result, started
 from tests.faults.strike import HUNG, RECOVERED, REFUSED, STOPPED, WRONG, FaultOutcome, strike
 
+STORES = ("dist_sync", "allreduce")
 MAX_FAULTS = 3  # of a job: it may restart as often
 MAX_DELAY_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
-BEGIN, END = "<!-- from here: make chaos -->\n", "<!-- to here -->\n"
+BEGIN, BEGIN_ALLREDUCE = "<!-- from here: make chaos -->\n", "<!-- from here: --kvstore allreduce -->\n"
+END = "<!-- to here -->\n"
 Outcomes = List[FaultOutcome]
 
 
@@ -37,12 +39,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 3, 4], help="of a job; these in turn")
     parser.add_argument("--servers", type=int, nargs="+", default=[1, 2], help="of a job; these in turn")
+    parser.add_argument(
+        "--kvstore", nargs="+", choices=STORES, default=STORES, help="allreduce: jobs without servers"
+    )
     parser.add_argument("--at-once", type=int, default=1, help="jobs that run at the same time")
     parser.add_argument("--job", type=int, help="the only one to run of those that are drawn")
     parser.add_argument("--page", type=Path, help="put the tables there")
     asked = parser.parse_args()
     print(f"--seed {asked.seed}", flush=True)
-    shapes = list(itertools.product(asked.workers, asked.servers))
+    servers_of = {"dist_sync": asked.servers, "allreduce": [0]}
+    servers = [count for store in asked.kvstore for count in servers_of[store]]
+    shapes = list(itertools.product(asked.workers, servers))
     jobs = dict(enumerate(draw(asked.seed, asked.faults, shapes), 1))
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         data = samples.data_flags(Path(folder) / "data")
@@ -52,8 +59,9 @@ def main() -> int:
     tables = render(found, asked.seed)
     print(tables, end="")
     if asked.page:
-        before, rest = asked.page.read_text().split(BEGIN)
-        asked.page.write_text(before + BEGIN + tables + END + rest.split(END)[1])
+        begin = BEGIN if "dist_sync" in asked.kvstore else BEGIN_ALLREDUCE
+        before, rest = asked.page.read_text().split(begin)
+        asked.page.write_text(before + begin + tables + END + rest.partition(END)[2])
     return int(any(outcome.kind in (HUNG, WRONG) for outcome in found))
 
 
@@ -76,7 +84,7 @@ def draw(seed: int, num_faults: int, shapes: list[tuple[int, int]]) -> list[list
 
 def _fault(rng: random.Random, phase: str, pause: float, num_workers: int, num_servers: int) -> Case:
     role = rng.choice(roles(num_workers, num_servers))
-    fault = rng.choice(list(faults(role)))
+    fault = rng.choice(list(faults(role, num_servers)))
     delay = round(rng.choice([0, rng.uniform(0, MAX_DELAY_SECONDS)]), 2)
     return Case(role, fault, phase, 0 if phase == "exit" else delay, num_workers, num_servers, pause)
 

@@ -83,11 +83,9 @@ MESSAGES: dict[str, Injections] = {
     "random bytes": message(lambda node: ps_lite_messages.send_random_bytes(node, seed=0)),
     "forged pickle": message(lambda node: ps_lite_messages.send_command(node, pickle.dumps(print, 0))),
 }
-FAULTS: dict[str, Injections] = {
-    **SIGNALS,
-    **MESSAGES,
-    "stray": [(after(0), FaultJob.start_stray)],  # a process of another job wants the place of this one
-}
+# A process of another job that wants the place of this one.
+STRAY: dict[str, Injections] = {"stray": [(after(0), FaultJob.start_stray)]}
+FAULTS: dict[str, Injections] = {**SIGNALS, **MESSAGES, **STRAY}
 # No process ends a supervisor that stays frozen, nor a worker that is frozen too, which only the supervisor would end.
 # So it is thawed when no process runs any more.
 SUPERVISOR_FAULTS = {**SIGNALS, "frozen": [(after(0), signal.SIGSTOP), (is_last, signal.SIGCONT)]}
@@ -128,7 +126,7 @@ class Case:
     def __str__(self) -> str:
         early = f"{self.pause_seconds:.2f} s later " if self.pause_seconds else ""
         late = f" + {self.delay_seconds:.2f} s" if self.delay_seconds else ""
-        servers = f" and {self.num_servers} servers" if self.num_servers > 1 else ""
+        servers = f" and {self.num_servers} servers" if self.num_servers != 1 else ""
         several = f", {self.num_workers} workers{servers}" if servers or self.num_workers > 2 else ""
         return f"{early}{self.role} {self.fault}, {self.phase}{late}{several}"
 
@@ -140,16 +138,18 @@ class Case:
     @property
     def injections(self) -> Injections:
         """What happens to its process, and when."""
-        return list(faults(self.role)[self.fault])
+        return list(faults(self.role, self.num_servers)[self.fault])
 
     def is_reached(self, job: FaultJob) -> bool:
         """True in its phase, while its process is there."""
         return bool(PHASES[self.phase](job, self.role) and job.pid(self.role))
 
 
-def faults(role: str) -> dict[str, Injections]:
-    """The faults that may strike a role: a supervisor has neither ps-lite nor a place."""
-    return SUPERVISOR_FAULTS if role == SUPERVISOR else FAULTS
+def faults(role: str, num_servers: int = 1) -> dict[str, Injections]:
+    """The faults that may strike a role: a supervisor has no place, and ps-lite is in jobs with servers alone."""
+    if role == SUPERVISOR:
+        return SUPERVISOR_FAULTS
+    return FAULTS if num_servers else {**SIGNALS, **STRAY}
 
 
 MATRIX = [Case(role, fault, phase) for role in roles(2) for fault in SIGNALS for phase in PHASES]

@@ -41,8 +41,9 @@ SUPERVISOR = "supervisor"
 
 
 def cluster(num_workers: int, num_servers: int = 1) -> list[str]:
-    counts = ["--num-workers", str(num_workers), "--num-servers", str(num_servers)]
-    return ["--kvstore", "dist_sync", *counts, *TIMES]
+    """The flags of a job; one without servers sums among its workers."""
+    store = ["dist_sync", "--num-servers", str(num_servers)] if num_servers else ["allreduce"]
+    return ["--kvstore", *store, "--num-workers", str(num_workers), *TIMES]
 
 
 CLUSTER = cluster(2)

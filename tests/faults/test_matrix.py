@@ -19,6 +19,21 @@ MORE_WORKERS = [
     Case("worker-2", "frozen", "rendezvous", num_workers=4),
     Case(SUPERVISOR, "SIGKILL", "mid-epoch", num_workers=4),
 ]
+ALLREDUCE = [
+    Case(role, fault, phase, num_workers=num_workers, num_servers=0)
+    for role, fault, phase, num_workers in (
+        ("scheduler", "SIGKILL", "first step", 2),
+        ("scheduler", "frozen for 4 s", "evaluation", 3),
+        ("worker-0", "SIGKILL", "rendezvous", 2),
+        ("worker-1", "SIGKILL", "mid-epoch", 2),
+        ("worker-2", "frozen", "mid-epoch", 3),
+        ("worker-0", "frozen for 0.7 s", "first step", 3),
+        ("worker-1", "frozen for 4 s", "rendezvous", 4),
+        ("worker-3", "SIGTERM", "checkpoint", 4),
+        ("worker-1", "stray", "first step", 2),
+        (SUPERVISOR, "SIGKILL", "mid-epoch", 4),
+    )
+]
 STRANGERS = [
     Case(role, fault, phase)
     for role in ("scheduler", "server-0", "worker-1")
@@ -66,7 +81,7 @@ def test_a_worker_that_is_frozen_beside_its_supervisor_ends_with_it(
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("case", [*MATRIX, *MORE_WORKERS, *STRANGERS], ids=str)
+@pytest.mark.parametrize("case", [*MATRIX, *MORE_WORKERS, *ALLREDUCE, *STRANGERS], ids=str)
 def test_a_job_recovers_or_stops_resumably(
     case: Case, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:

@@ -65,11 +65,12 @@ def totals(of: Any, step: int, positions: range) -> list[np.ndarray]:
 def add_over_workers(group: Any, folder: Path) -> None:
     from mxtrain.kvstore import limbs
     from mxtrain.kvstore.buckets import Buckets
-    from mxtrain.kvstore.store import open_servers
+    from mxtrain.kvstore.store import open_store
     from mxtrain.optim.sums.grid import Grid, exact_bits
     from mxtrain.runtime import mx
 
-    buckets = Buckets(open_servers("dist_sync"), SHAPES, bucket_mb=0.008)
+    kvstore = "dist_sync" if group.assignment.num_servers else "allreduce"
+    buckets = Buckets(open_store(kvstore, group), SHAPES, bucket_mb=0.008)
     sizes = [int(np.prod(shape)) for shape in SHAPES]
     limbs.AT_A_TIME = 4
     wide_blocks = limbs.WideBlocks(buckets.kv, sizes)
@@ -129,6 +130,7 @@ def sum_statistics(group: Any, kv: Any) -> np.ndarray:
 def sums_travel_while_others_are_computed(group: Any, kv: Any) -> list[float]:
     """Of two gradients, a bucket each, the last is there at once; return when its sum is, and when the first."""
     from mxtrain.kvstore.buckets import Buckets
+    from mxtrain.kvstore.store import wait_for
     from mxtrain.optim.sums.exact_gradients import ExactAccumulator
     from mxtrain.optim.sums.grid import Grid
     from mxtrain.runtime import mx
@@ -155,7 +157,8 @@ def sums_travel_while_others_are_computed(group: Any, kv: Any) -> list[float]:
         mx.nd.dot(square, square, out=slow)
         sums = added.write_sums()
         buckets.start_allreduce(sums)
-        for number, array in enumerate((at_once, slow)):
+        for number, (bucket, array) in enumerate(zip(buckets.buckets, (at_once, slow))):
+            wait_for(kv, bucket.key)
             array.wait_to_read()
             seconds[number] = time.monotonic() - began
         mx.nd.waitall()
@@ -166,7 +169,7 @@ def sums_travel_while_others_are_computed(group: Any, kv: Any) -> list[float]:
 
 @pytest.mark.parametrize(
     ("num_workers", "num_servers"),
-    [(3, 2), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((2, 1), (5, 1)))],
+    [(3, 2), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((2, 1), (5, 1), (2, 0), (3, 0), (5, 0)))],
 )
 def test_workers_have_the_sums_of_one_process_to_the_bit(
     tmp_path: Path, num_workers: int, num_servers: int

@@ -1,6 +1,7 @@
 """The matrix of mappings: a run's records and its last checkpoint are those of one device to the bit, whoever computes.
 
-A job of its own for each row of `MATRIX`. Rows are chosen so that each value meets each value of every other column.
+A job of its own for each row of `MATRIX`, through servers and, of several workers, among themselves. Rows are chosen so
+that each value meets each value of every other column.
 Steps of another kind, such as one that grows 2**20 times, are `test_rare_steps.py`'s; many cuts on devices alone
 `tests/engine/train/test_mapping.py`'s.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Sequence
 
 import pytest
 
@@ -58,6 +59,8 @@ MATRIX = """
 """
 ROWS = [dict(zip(COLUMNS, line.split())) for line in MATRIX.strip().splitlines()]
 FAST = (6, 7, 13)
+WITH_PEERS = [number for number, row in enumerate(ROWS) if row["workers"] != "1"]
+FAST_WITH_PEERS = 4
 # Kernels that other machines have, and another number of threads: variables, flags, and rows that float32 computes.
 KERNELS = {
     "AVX2": ({"DNNL_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}, ""),
@@ -72,9 +75,10 @@ def name(row: dict[str, str]) -> str:
     return ", ".join([*counts, f"micro-batches of {row['micro_batch']}", *list(row.values())[4:]])
 
 
-def parameters() -> Iterator[object]:
-    for number, row in enumerate(ROWS):
-        marks = [] if number in FAST else [pytest.mark.slow]  # those of FAST hold it in small
+def parameters(numbers: Sequence[int], fast: Sequence[int]) -> Iterator[object]:
+    for number in numbers:
+        row = ROWS[number]
+        marks = [] if number in fast else [pytest.mark.slow]  # those of `fast` hold it in small
         yield pytest.param(row, id=name(row), marks=[*marks, *[needs_bf16] * (row["numbers"] == "bf16")])
 
 
@@ -85,7 +89,7 @@ def test_each_value_of_the_matrix_meets_each_of_every_other_column() -> None:
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("row", parameters())
+@pytest.mark.parametrize("row", parameters(range(len(ROWS)), FAST))
 def test_a_job_is_the_run_of_one_device_to_the_bit(
     row: dict[str, str], shapes: Path, tmp_path: Path, command: Command
 ) -> None:
@@ -93,6 +97,15 @@ def test_a_job_is_the_run_of_one_device_to_the_bit(
     state = json.loads((newest(tmp_path / "job") / "state.json").read_text())
     assert (state["narrow_share"] > 0) == (row["numbers"] == "bf16")
     assert state["scale"]["scale"] == (2.0**16 if row["numbers"] == "scaled" else 1)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("row", parameters(WITH_PEERS, [FAST_WITH_PEERS]))
+def test_workers_that_sum_among_themselves_are_one_device_to_the_bit(
+    row: dict[str, str], shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    compare({**row, "servers": "0"}, shapes, tmp_path, command, "--threads 1")
+    assert not [*(tmp_path / "job" / "logs").glob("server*")]
 
 
 @pytest.mark.slow  # the rows above have this machine's best kernels
@@ -119,13 +132,15 @@ def test_the_same_with_kernels_of_other_machines(
 
 
 def compare(row: dict[str, str], shapes: Path, folder: Path, command: Command, more: str) -> None:
-    """Run a row as it is, and in one process with one device."""
+    """Run a row as it is, with 0 servers over allreduce, and in one process with one device."""
     recipe = [*FLAGS.split(), *more.split()]
     for column, values in COLUMNS.items():
         if column not in (*STORE, "devices"):
             recipe += values[row[column]].split()
-    mapping = [COLUMNS[column][row[column]] for column in (*STORE, "devices")]
-    job = ["--kvstore", "dist_sync", "--start-timeout", "60", *" ".join(mapping).split()]
+    columns = (*(STORE if row["servers"] != "0" else ("workers",)), "devices")
+    store = "dist_sync" if "servers" in columns else "allreduce"
+    mapping = " ".join(COLUMNS[column][row[column]] for column in columns)
+    job = ["--kvstore", store, "--start-timeout", "60", *mapping.split()]
     for out, flags in (("alone", []), ("job", job)):
         data = ["--train", shapes / "train.rec", "--val", shapes / "val.rec", "--out", folder / out]
         done = command("mxtrain.fit", *data, *recipe, *flags)

@@ -32,6 +32,7 @@ MAPPINGS = {
     "three workers, two servers": [*STORE, "--num-workers", "3", "--num-servers", "2"],
     "two workers of two devices": [*STORE, "--num-workers", "2", "--devices", "cpu:0,1"],
     "four workers": [*STORE, "--num-workers", "4"],
+    "three workers without servers": ["--kvstore", "allreduce", *STORE[2:], "--num-workers", "3"],
     "three devices": ["--devices", "cpu:0,1,2"],
 }
 

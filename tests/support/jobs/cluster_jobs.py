@@ -28,7 +28,7 @@ def job(
 ) -> Iterator[Processes]:
     """The processes by their names, under way; none outlives the block. Each writes to FOLDER/<name>.log.
 
-    Every worker calls `work(group, folder)`.
+    Every worker calls `work(group, folder)`. Without servers they sum among themselves.
     """
     counts = {"scheduler": 1, "server": num_servers, "worker": num_workers}
     shared = {
@@ -76,7 +76,8 @@ def _be_node(folder: Path, work: Callable[..., None]) -> None:
 
 
 def _node(folder: Path, work: Callable[..., None]) -> None:
-    layout = Layout(kvstore="dist_async", start_timeout=DEADLINE_SECONDS)
+    kvstore = "dist_async" if os.environ["DMLC_NUM_SERVER"] != "0" else "allreduce"
+    layout = Layout(kvstore=kvstore, start_timeout=DEADLINE_SECONDS)
     run = Run(layout=layout, output=Output(out=str(folder)))
     node = environment.node_spec(os.environ, run)
     assert node is not None
