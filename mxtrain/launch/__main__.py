@@ -130,9 +130,12 @@ def job_spec(options: argparse.Namespace, run: Run) -> plan.JobSpec:
     if not match or not 0 < int(match[2]) < 1 << 16:
         raise UsageError(f"--root {root}: give the scheduler's ADDRESS:PORT, as in 10.0.0.5:9091")
     num_workers = node_count("-n", options.num_workers, "DMLC_NUM_WORKER", run.layout.num_workers)
-    num_servers = 0
-    if stores.has_servers(run.layout.kvstore):
+    num_servers, store = 0, run.layout.kvstore
+    if stores.has_servers(store):
         num_servers = node_count("-s", options.num_servers, "DMLC_NUM_SERVER", run.layout.num_servers)
+    elif options.num_servers or options.what == "server":
+        refused = "server" if options.what == "server" else f"-s {options.num_servers}"
+        raise UsageError(f"{refused}: --kvstore {store} has no servers; leave it out")
     return plan.JobSpec(match[1], int(match[2]), num_workers, num_servers)
 
 

@@ -196,13 +196,20 @@ def _fit_flags(options: argparse.Namespace, flags: Sequence[str]) -> tuple[Seque
     if path is None or Path(path).is_file():
         run, flags = parse_fit_flags(with_counts(options, flags), program("k8s"))
         return flags, run.layout
-    if not any(flag.split("=")[0] == "--kvstore" for flag in flags):
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--kvstore", nargs="?")
+    store = finder.parse_known_args(flags)[0].kvstore
+    if store is None:
         logs.print_message(
             f"--config {path} is not here to be looked at: it has to say kvstore: dist_sync, or pods refuse it"
         )
-    options.num_workers, options.num_servers = options.num_workers or 1, options.num_servers or 1
+    options.num_workers = options.num_workers or 1
+    if store is None or stores.has_servers(store):
+        options.num_servers = options.num_servers or 1
     return with_counts(options, flags), config.Layout(
-        num_workers=options.num_workers, num_servers=options.num_servers
+        kvstore=store or "dist_sync",
+        num_workers=options.num_workers,
+        num_servers=options.num_servers or config.Layout.num_servers,
     )
 
 

@@ -158,3 +158,24 @@ def test_without_a_secret_the_token_is_made_of_address_port_and_counts() -> None
     assert spec({}).token == spec({"DMLC_ROLE": "server", "DMLC_PS_ROOT_URI": "localhost"}).token
     for other in ({"DMLC_NUM_WORKER": "3"}, {"DMLC_PS_ROOT_PORT": "9092"}, {"MXTRAIN_JOB": "x"}):
         assert spec(other).token != spec({}).token
+
+
+def test_a_job_that_sums_without_servers_has_none() -> None:
+    alone = {"DMLC_NUM_SERVER": "0"}
+    for role in ("scheduler", "worker"):
+        found = spec({**alone, "DMLC_ROLE": role}, kvstore="allreduce")
+        assert (found.role, found.num_workers, found.num_servers) == (role, 2, 0)
+    with pytest.raises(UsageError, match="DMLC_ROLE=server: --kvstore allreduce has no servers; start none"):
+        spec({**alone, "DMLC_ROLE": "server"}, kvstore="allreduce")
+    with pytest.raises(UsageError, match="DMLC_NUM_SERVER=1: give a whole number from 0 to 0"):
+        spec({}, kvstore="allreduce")
+    with pytest.raises(UsageError, match="DMLC_NUM_SERVER=0: give a whole number from 1"):
+        spec(alone)
+
+
+def test_a_run_has_its_clusters_counts_and_no_number_of_servers_that_its_store_lacks() -> None:
+    run = Run(layout=Layout(kvstore="allreduce", start_timeout=0.1))
+    found = environment.node_spec({**WHOLE, "DMLC_NUM_SERVER": "0"}, run)
+    assert found is not None
+    layout = found.with_counts(run).layout
+    assert (layout.num_workers, layout.num_servers) == (2, Layout.num_servers)

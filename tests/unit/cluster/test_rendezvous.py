@@ -99,10 +99,54 @@ def test_missing_processes_are_named_if_they_have_indices() -> None:
 
 
 def test_min_workers_and_a_server_are_enough() -> None:
-    assert rendezvous.is_enough([*SERVERS, node_info("worker-1")], min_workers=1)
-    assert not rendezvous.is_enough([*SERVERS, node_info("worker-1")], min_workers=0)
-    assert not rendezvous.is_enough([*SERVERS, node_info("worker-1")], min_workers=2)
-    assert not rendezvous.is_enough([node_info("scheduler"), node_info("worker-1")], min_workers=1)
+    assert rendezvous.is_enough([*SERVERS, node_info("worker-1")], min_workers=1, num_servers=1)
+    assert not rendezvous.is_enough([*SERVERS, node_info("worker-1")], min_workers=0, num_servers=1)
+    assert not rendezvous.is_enough([*SERVERS, node_info("worker-1")], min_workers=2, num_servers=1)
+    assert not rendezvous.is_enough(
+        [node_info("scheduler"), node_info("worker-1")], min_workers=1, num_servers=1
+    )
+
+
+def test_min_workers_alone_are_enough_without_servers() -> None:
+    here = [node_info("scheduler"), node_info("worker-1")]
+    assert rendezvous.is_enough(here, min_workers=1, num_servers=0)
+    assert not rendezvous.is_enough(here, min_workers=0, num_servers=0)
+    assert not rendezvous.is_enough(here, min_workers=2, num_servers=0)
+    assert not rendezvous.is_enough(here[1:], min_workers=1, num_servers=0), "no scheduler"
+
+
+def test_without_servers_workers_know_each_other_by_rank() -> None:
+    infos = [node_info("worker-2", "b"), node_info("worker-1"), node_info("scheduler"), node_info("worker-0")]
+    assignments = assign_ranks(infos, 1, -1)
+    assert {each.num_servers for each in assignments} == {0}
+    (peers,) = {each.peers for each in assignments}
+    assert [peer.host for peer in peers] == [0, 0, 1]
+    numbers = {each.rank: each.socket_number for each in assignments}
+    assert [peer.number for peer in peers] == [numbers[rank] for rank in range(3)]
+    assert len(set(numbers.values())) == 4 and min(numbers.values()) > 65535, "no port, and none of another"
+
+
+def test_peers_share_memory_where_they_share_sockets() -> None:
+    apart = [node_info("worker-0", socket_namespace="a"), node_info("worker-1", socket_namespace="b")]
+    assert [peer.host for peer in assign_ranks([*apart, node_info("scheduler")], 1, -1)[0].peers] == [0, 1]
+
+
+def test_with_servers_there_are_no_peers() -> None:
+    infos = [*SERVERS, node_info("worker-0"), node_info("worker-1")]
+    assert [each.peers for each in assign_ranks(infos, 1, -1)] == [()] * 4
+
+
+def test_over_hosts_peers_have_the_numbers_that_gateways_carry() -> None:
+    infos = [
+        node_info("scheduler", gateway=("10.0.0.1", 9091)),
+        node_info("worker-0", gateway=("10.0.0.1", 9091)),
+        node_info("worker-1", "b", gateway=("10.0.0.2", 9091)),
+    ]
+    first, _, second = assign_ranks(infos, 1, -1)
+    own, others = first.peers
+    assert [number for number, *_ in first.elsewhere] == [others.number]
+    assert own.number in first.here and second.here == (others.number,)
+    assert {number for number, *_ in second.elsewhere} == set(first.here)
 
 
 @pytest.mark.parametrize(

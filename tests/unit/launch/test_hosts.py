@@ -68,7 +68,7 @@ def test_roles_are_placed_slot_by_slot() -> None:
 
 @pytest.mark.parametrize("num_hosts", [1, 2, 5])
 @pytest.mark.parametrize("num_workers", [1, 3, 5])
-@pytest.mark.parametrize("num_servers", [1, 4])
+@pytest.mark.parametrize("num_servers", [0, 1, 4])
 def test_each_role_runs_once(num_hosts: int, num_workers: int, num_servers: int) -> None:
     known = [Host(f"h{number}", 5) for number in range(num_hosts)]
     roles = [role for names in hosts.place_roles(known, num_workers, num_servers).values() for role in names]
@@ -131,3 +131,11 @@ def test_the_token_is_in_no_command_line(tmp_path: Path) -> None:
     for process in hosts.proxy_processes(job(tmp_path), [Host("a", 3)], 0):
         assert TOKEN not in " ".join(process.argv)
         assert TOKEN in process.stdin
+
+
+def test_hosts_of_a_job_without_servers_start_none(tmp_path: Path) -> None:
+    flags = ["--train", "t.rec", "--kvstore", "allreduce", "--num-workers", "3", "--out", str(tmp_path)]
+    without = job(tmp_path, run=config.parse(flags), flags=tuple(flags))
+    first, second = plans(hosts.proxy_processes(without, [Host("a", 2), Host("b")], 0))
+    assert (first.roles, second.roles) == (["scheduler", "worker-0", "worker-1"], ["worker-2"])
+    assert first.spec == second.spec == JobSpec("10.0.0.1", 9091, 3, 0)

@@ -29,9 +29,9 @@ def of_kind(kind: str, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [document for document in documents if document["kind"] == kind]
 
 
-def jobs(form: str) -> dict[str, dict[str, Any]]:
+def jobs(form: str, wanted: list[str] = WANTED, flags: list[str] = FLAGS) -> dict[str, dict[str, Any]]:
     """The spec of each role's Job."""
-    documents = manifests(*WANTED, *RESOURCES, "--form", form)
+    documents = manifests(*wanted, *RESOURCES, "--form", form, flags=flags)
     if form == "plain":
         return {job["metadata"]["name"].split("-")[1]: job["spec"] for job in of_kind("Job", documents)}
     (jobset,) = of_kind("JobSet", documents)
@@ -104,6 +104,20 @@ def test_each_role_has_its_pods_and_the_same_command(form: str) -> None:
         ]
 
 
+WITHOUT_SERVERS = [*IMAGE, "--name", "digits", "--namespace", "team", "-n", "3", "--claim", "runs:/runs"]
+ALLREDUCE = ["--kvstore", "allreduce", *FLAGS[2:]]
+
+
+@pytest.mark.parametrize("form", ["jobset", "plain"])
+def test_a_job_without_servers_has_no_pods_for_them(validate: Any, form: str) -> None:
+    specs = jobs(form, WITHOUT_SERVERS, ALLREDUCE)
+    assert {role: spec["completions"] for role, spec in specs.items()} == {"scheduler": 1, "worker": 3}
+    for spec in specs.values():
+        assert environment(spec)["DMLC_NUM_SERVER"] == "0"
+        assert "--num-servers" not in container(spec)["args"]
+        validate({"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, "spec": spec}, NEWEST)
+
+
 def arguments(*flags: str, wanted: list[str] = WANTED) -> list[str]:
     """The arguments of a worker's pod."""
     (jobset,) = of_kind("JobSet", manifests(*wanted, flags=list(flags)))
@@ -148,6 +162,9 @@ def test_a_file_that_only_the_pods_have_is_left_to_them() -> None:
     (job,) = of_kind("JobSet", list(yaml.safe_load_all(done.stdout)))
     found = container(job["spec"]["replicatedJobs"][2]["template"]["spec"])["args"]
     assert found[-4:] == ["--num-workers", "1", "--num-servers", "1"]
+    without = jobs("jobset", IMAGE, ["--config", "/runs/run.yaml", "--kvstore", "allreduce"])
+    assert [*without] == ["scheduler", "worker"]
+    assert container(without["worker"])["args"][-4:] == ["--kvstore", "allreduce", "--num-workers", "1"]
 
 
 def test_pods_find_the_scheduler_by_the_name_it_gets() -> None:

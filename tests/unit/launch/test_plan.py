@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from mxtrain.config import Layout
 from mxtrain.launch import plan
 
 SPEC = plan.JobSpec("10.0.0.5", 9091, num_workers=2, num_servers=3)
@@ -44,3 +45,13 @@ def test_a_local_job_has_every_role_once_on_loopback() -> None:
         assert environment["DMLC_ROLE"] == process.role == process.name.split("-")[0]
         assert environment["DMLC_PS_ROOT_URI"] == environment["DMLC_NODE_HOST"] == "127.0.0.1"
         assert (environment["MXTRAIN_JOB"], environment["MXTRAIN_GENERATION"]) == ("secret", "4")
+
+
+def test_a_job_without_servers_starts_none() -> None:
+    assert plan.counts(Layout(kvstore="dist_sync", num_workers=2, num_servers=3)) == (2, 3)
+    counts = plan.counts(Layout(kvstore="allreduce", num_workers=2))
+    assert counts == (2, 0)
+    spec = plan.JobSpec(plan.LOOPBACK, 9091, *counts)
+    job = plan.local_processes(spec, ("fit",), LOGS, token="secret", attempt=0)
+    assert [process.name for process in job] == ["scheduler", "worker-0", "worker-1"]
+    assert {process.environment["DMLC_NUM_SERVER"] for process in job} == {"0"}

@@ -15,6 +15,7 @@ from mxtrain.launch import __main__ as launch
 
 PS_SH = Path(__file__).resolve().parents[3] / "launch" / "ps.sh"
 COUNTS = ["-n", "2", "-s", "1"]
+ALLREDUCE = ["--", "--kvstore", "allreduce"]
 
 
 def ps_sh(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -62,6 +63,14 @@ def test_help_is_there_at_once(tmp_path: Path) -> None:
         (["worker", "--root", "10.0.0.5:99999", *COUNTS], "--root 10.0.0.5:99999: give"),
         (["worker", "--root", "10.0.0.5:9091", "-s", "1"], "-n is missing"),
         (["worker", "--root", "10.0.0.5:9091", "-n", "2"], "-s is missing"),
+        (
+            ["worker", "--root", "10.0.0.5:9091", *COUNTS, *ALLREDUCE],
+            "-s 1: --kvstore allreduce has no servers",
+        ),
+        (
+            ["server", "--root", "10.0.0.5:9091", "-n", "2", *ALLREDUCE],
+            "server: --kvstore allreduce has no servers",
+        ),
         (["worker", "--root", "10.0.0.5:9091", "-n", "0", "-s", "1"], "0: give 1 or more"),
         (["worker", "--root", "10.0.0.5:9091", *COUNTS, "--index", "2"], "--index 2: the job has 2"),
         (["scheduler", "--root", "10.0.0.5:9091", *COUNTS, "--index", "0"], "--index 0: the job has 0"),
@@ -103,6 +112,14 @@ def test_a_role_alone_ends_with_its_own_refusal(tmp_path: Path, root: str) -> No
     assert "mxtrain.launch: scheduler ended with exit code 2: server-0" in done.stderr
     log = (tmp_path / "out" / "logs" / "scheduler.log").read_text()
     assert log.startswith("--- scheduler, attempt 0, ") and f"did not come to {root} in 1 s" in log
+
+
+def test_a_job_without_servers_waits_for_workers_alone(tmp_path: Path, root: str) -> None:
+    done = ps_sh(tmp_path, "scheduler", "--root", root, "-n", "2", *ALLREDUCE, "--start-timeout", "1")
+    assert done.returncode == 2
+    assert (
+        f"worker-0 and worker-1 did not come to {root} in 1 s" in done.stderr and "server" not in done.stderr
+    )
 
 
 def test_the_variables_of_a_tracker_replace_the_flags(tmp_path: Path, root: str) -> None:

@@ -1,4 +1,4 @@
-"""What dist_async cannot do is refused with the flag's name and the way out; the rest is not."""
+"""What a store cannot do is refused with the flag's name and the way out; the rest is not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mxtrain import config
-from mxtrain.config.checks.store_checks import check_async, check_store
+from mxtrain.config.checks.store_checks import check_async, check_store, check_tables
 from mxtrain.config.components.optimizers import OPTIMIZERS
 from mxtrain.core.errors import UsageError
 
@@ -63,3 +63,19 @@ def test_nccl_is_for_gpus() -> None:
     with pytest.raises(UsageError, match="--kvstore nccl sums over GPUs, but --devices is cpu:0,1"):
         check_store(run(kvstore="nccl", devices="cpu:0,1", num_workers=1))
     check_store(run(kvstore="nccl", devices="gpu:0,1", num_workers=1))
+
+
+def test_a_store_without_servers_takes_a_clusters_flags_but_theirs() -> None:
+    check_store(run(kvstore="allreduce", min_workers=1, silence_timeout=5.0, max_restarts=1))
+    with pytest.raises(UsageError, match="--num-servers 2: --kvstore allreduce has no servers; leave it out"):
+        check_store(run(kvstore="allreduce", num_servers=2))
+    with pytest.raises(UsageError, match="--min-workers 3 is more than the 2 workers"):
+        check_store(run(kvstore="allreduce", min_workers=3))
+
+
+def test_rows_of_a_table_need_servers_to_travel_to() -> None:
+    with pytest.raises(UsageError, match=r"--kvstore allreduce with a row-sparse table .* give dist_sync"):
+        check_tables(run(kvstore="allreduce"), [])
+    with pytest.raises(UsageError, match="weight has row-sparse gradients; with --kvstore allreduce"):
+        check_tables(run(kvstore="allreduce"), ["weight"])
+    check_tables(run(kvstore="dist_sync"), [])
