@@ -17,6 +17,7 @@ from tests.faults.job import STEPS_PER_EPOCH, result, wait_for
 from tests.faults.two_host_job import TwoHostJob
 from tests.support.hosts.lan import lan
 from tests.support.hosts.two_hosts import NamespaceHost
+from tests.support.process_tree import children
 from tests.support.runs import has_step
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
@@ -60,9 +61,11 @@ for word in sys.argv[2:]:
 
 
 @contextlib.contextmanager
-def job_on(hosts: list[NamespaceHost], folder: Path, *flags: str) -> Iterator[TwoHostJob]:
+def job_on(
+    hosts: list[NamespaceHost], folder: Path, *flags: str, num_servers: int = 1
+) -> Iterator[TwoHostJob]:
     """A job on the first two hosts, of which nothing is left at the end of the block."""
-    job = TwoHostJob(hosts, folder, *flags)
+    job = TwoHostJob(hosts, folder, *flags, num_servers=num_servers)
     try:
         assert wait_for(lambda: has_step(job.out, 3), DONE_SECONDS), job.output()
         yield job
@@ -121,5 +124,21 @@ def test_a_gateway_that_dies_is_named_and_the_job_goes_on_with_another(
     said = job.output()
     named = f"the gateway of its host, process {gateway}, was killed by SIGKILL"
     assert any(named in each for each in said.values()), said
+    assert all("restart 1 of" in each for each in said.values()), said
+    assert result(job.out) == undisturbed
+
+
+def test_workers_that_sum_among_themselves_over_hosts_resume_after_one_is_killed(
+    tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
+) -> None:
+    with lan(2) as hosts, job_on(hosts, tmp_path, *data, num_servers=0) as job:
+        assert [len(ports(host)) for host in hosts] == [1, 1], "each host's gateway listens, and nothing else"
+        assert wait_for(lambda: has_step(job.out, STEPS_PER_EPOCH + 3), DONE_SECONDS), job.output()
+        (worker,) = children(job.processes["worker-1"].pid)
+        os.kill(worker, signal.SIGKILL)
+        assert wait_for(job.have_ended, DONE_SECONDS), job.output()
+        assert set(job.codes().values()) == {0}, job.output()
+    said = job.output()
+    assert "worker-1 was killed by SIGKILL" in "".join(said.values()), said
     assert all("restart 1 of" in each for each in said.values()), said
     assert result(job.out) == undisturbed

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Sequence
 
 from mxtrain.launch.local import free_port
-from tests.faults.job import CLUSTER, FLAGS
+from tests.faults.job import FLAGS, cluster
 from tests.faults.samples import ROOT
 from tests.faults.traces import Traces
 from tests.support.hosts.two_hosts import NamespaceHost
@@ -17,12 +17,17 @@ SECRET = "one of sixteen letters or more"
 
 
 class TwoHostJob:
-    """A job over two hosts: each role with a supervisor of its own, the second worker on the second host."""
+    """A job over two hosts: each role with a supervisor of its own, the second worker on the second host.
 
-    def __init__(self, hosts: Sequence[NamespaceHost], folder: Path, *flags: str):
+    It has one server, on the first host, or none.
+    """
+
+    def __init__(self, hosts: Sequence[NamespaceHost], folder: Path, *flags: str, num_servers: int = 1):
         self.out, self.traces, self._folder = folder / "run", Traces(folder), folder
         first, second = self.hosts = hosts[:2]
-        places = {"scheduler": first, "server": first, "worker-0": first, "worker-1": second}
+        self._num_servers = num_servers
+        places = {"scheduler": first, "worker-0": first, "worker-1": second}
+        places.update({"server": first} if num_servers else {})
         self.port = free_port()
         root = f"{first.address}:{self.port}"
         self.processes = {name: self._start(host, name, root, flags) for name, host in places.items()}
@@ -31,9 +36,10 @@ class TwoHostJob:
         self, host: NamespaceHost, name: str, root: str, flags: tuple[str, ...]
     ) -> subprocess.Popen[bytes]:
         role, _, index = name.partition("-")
-        line = [sys.executable, "-m", "mxtrain.launch", role, "--root", root, "-n", "2", "-s", "1"]
+        line = [sys.executable, "-m", "mxtrain.launch", role, "--root", root, "-n", "2"]
+        line += ["-s", "1"] if self._num_servers else []
         line += ["--index", index] if index else []
-        line += ["--", "--out", str(self.out), *FLAGS, *CLUSTER, *flags]
+        line += ["--", "--out", str(self.out), *FLAGS, *cluster(2, self._num_servers), *flags]
         with (self._folder / f"{name}.output").open("wb") as output:
             return subprocess.Popen(
                 host.inside(*line),
