@@ -1,4 +1,4 @@
-"""A model of a step with many workers, of which some are late: computing, sending sums, and adding on servers.
+"""A model of a step with many workers, of which some are late: computing, sending sums, and adding them.
 
 Pure arithmetic on measured or assumed numbers, with no fitted one.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from typing import NamedTuple
+
+from mxtrain.doctor.cluster import traffic
 
 QUANTILES = 2000
 
@@ -38,14 +40,20 @@ class Limit(NamedTuple):
 
 
 def limits(work: Work, hosts: Hosts, num_workers: int, num_servers: int) -> list[Limit]:
-    """Return how long one step's gradients and sums keep each resource busy; all work in parallel."""
+    """Return how long one step's gradients and sums keep each resource busy; all work in parallel.
+
+    Without servers, the workers add among themselves, each its part, which takes little beside sending it.
+    """
     if num_workers == 1:
         return [Limit("nothing", 0.0)]
+    if num_servers == 0:
+        return [
+            Limit("the workers' network", traffic.of_allreduce(work.num_bytes, num_workers) / hosts.network)
+        ]
     of_server = work.num_bytes * num_workers / num_servers
     adding = Limit("adding on servers", of_server / hosts.adding)
     if hosts.beside_workers:
-        # What a worker sends to other hosts, and a server there to workers on other hosts.
-        leaving = work.num_bytes * (1 - 1 / num_servers) + of_server * (1 - 1 / num_workers)
+        leaving = traffic.of_servers_beside_workers(work.num_bytes, num_workers, num_servers)
         return [Limit("the network", leaving / hosts.network), adding]
     return [
         Limit("the workers' network", work.num_bytes / hosts.network),

@@ -22,7 +22,7 @@ class Waits(NamedTuple):
 
 @dataclasses.dataclass
 class Rounds:
-    """The rounds of one net: a list for each."""
+    """The rounds of one net and one store of its two workers: a list for each."""
 
     num_bytes: int = 0
     num_buckets: int = 0
@@ -30,7 +30,9 @@ class Rounds:
     hideable: list[float] = dataclasses.field(default_factory=list)  # from the first gradient to the last
     apart: list[list[float]] = dataclasses.field(default_factory=list)
     together: list[list[Waits]] = dataclasses.field(default_factory=list)
-    server_cpu_seconds: list[float] = dataclasses.field(default_factory=list)  # a step
+    server_cpu_seconds: list[float] = dataclasses.field(
+        default_factory=list
+    )  # a step; empty without a server
     timeline: list[tuple[float, float]] = dataclasses.field(
         default_factory=list
     )  # computed, summed; a late step

@@ -1,4 +1,4 @@
-"""A worker on one core: `python -m benchmarks.scale.worker NET CORE`, alone or in the cluster of DMLC_*.
+"""A worker on one core: `python -m benchmarks.scale.worker NET CORE STORE`, alone or in the cluster of DMLC_*.
 
 The steps are those of `fit` (`train_step`), on made pictures; every second one lets sums wait for the whole backward
 pass. When gradients and sums are there is seen by threads that wait for the same arrays as MXNet's engine.
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 from benchmarks.harness import training
 from benchmarks.harness.groups import answer_turns
@@ -19,7 +19,7 @@ from benchmarks.scale.nets import NETS, Net
 
 RATE = 1e-4
 PAIRS = 3  # of steps in a turn, one of each kind
-CLUSTER = ("--kvstore", "dist_sync", "--start-timeout", "90", "--stall-timeout", "3600")
+TIMEOUTS = ("--start-timeout", "90", "--stall-timeout", "3600")
 
 
 class Timed(NamedTuple):
@@ -56,10 +56,11 @@ class ReductionTimer:
             computed = [self.gradients[-1], self.gradients[0]]
         self.trainer_start()
         self.computed, self.summed = [], []
-        sums = [bucket.flat for bucket in self.buckets]
         self.threads = [
-            threading.Thread(target=self._record, args=(times, arrays))
-            for times, arrays in ((self.computed, computed), (self.summed, sums))
+            threading.Thread(
+                target=self._record, args=(self.computed, [each.wait_to_read for each in computed])
+            ),
+            threading.Thread(target=self._record, args=(self.summed, [*map(self._wait_for, self.buckets)])),
         ]
         for thread in self.threads:
             thread.start()
@@ -73,13 +74,24 @@ class ReductionTimer:
         mx.nd.waitall()
         self.finished = time.perf_counter() - self.began
 
-    def _record(self, times: list[float], arrays: Sequence[Any]) -> None:
-        for array in arrays:
-            array.wait_to_read()
+    def _wait_for(self, bucket: Any) -> Callable[[], None]:
+        """Return a function that waits for a bucket's sum."""
+
+        def wait() -> None:
+            from mxtrain.kvstore.store import wait_for
+
+            wait_for(self.trainer.gradient_buckets.kv, bucket.key)
+            bucket.flat.wait_to_read()
+
+        return wait
+
+    def _record(self, times: list[float], waits: Sequence[Callable[[], None]]) -> None:
+        for wait in waits:
+            wait()
             times.append(time.perf_counter() - self.began)
 
 
-def main(name: str, core: int) -> None:
+def main(name: str, core: int, store: str) -> None:
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
     from mxtrain import config, runtime
     from mxtrain.cluster import environment
@@ -91,12 +103,11 @@ def main(name: str, core: int) -> None:
     from mxtrain.train.net import build_net
 
     with tempfile.TemporaryDirectory() as out:
-        run = config.parse([*net.flags(1), *CLUSTER, "--out", out])
+        flags = ["--kvstore", store, *TIMEOUTS, "--out", out]
+        run = config.parse([*net.flags(1), *flags])
         node = environment.node_spec(os.environ, run)
-        if node is None:
-            run = config.parse([*net.flags(1), "--kvstore", "local", "--out", out])
-        else:
-            run = node.with_counts(config.parse([*net.flags(node.num_workers), *CLUSTER, "--out", out]))
+        if node is not None:
+            run = node.with_counts(config.parse([*net.flags(node.num_workers), *flags]))
         worker = join.as_worker(run, node, {"versions": wheels.versions()})
         with worker as (assigned, group), build_net.compiling(run.model.amp):
             take_turns(assigned, group, net)
@@ -129,4 +140,4 @@ def num_bytes(timer: ReductionTimer) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

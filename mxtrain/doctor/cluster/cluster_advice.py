@@ -9,6 +9,7 @@ import statistics
 from typing import Any, Callable, Hashable, Iterator, Mapping, Sequence
 
 from mxtrain.core.system import kernels
+from mxtrain.doctor.cluster import traffic
 from mxtrain.doctor.machine.disk_advice import per_second, size
 
 CLOCKS_APART = 0.5  # seconds; one host's records and logs can then no longer be put beside another's
@@ -41,6 +42,7 @@ def rows(findings: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
         ("clocks", [_clock_line(host) for host in hosts] or ["unknown"]),
         ("disks", [_disk_line(findings, host) for host in hosts] or ["unknown"]),
         ("network", pairs or ["no pair of hosts was measured"]),
+        ("sums", [*_about_sums(findings)] or ["unknown: no pair of hosts was measured"]),
         ("to do", advice or ["nothing: a job over these hosts should run"]),
     ]
 
@@ -187,6 +189,25 @@ def _about_links(findings: Mapping[str, Any]) -> Iterator[str]:
     slow = [pair["milliseconds"] for pair in pairs if pair["milliseconds"] > LONG_WAY]
     if slow:
         yield f"a round trip takes up to {max(slow):.1f} ms: are all hosts in one place, on one network?"
+
+
+def _about_sums(findings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a step's sums take over each kind of store, as the bytes and the measured rate have it."""
+    rates = [pair["bytes_per_second"] for pair in findings["pairs"] if pair.get("bytes_per_second")]
+    num_hosts = len(reached_hosts(findings))
+    if not rates or num_hosts < 2:
+        return
+    rate = statistics.median(rates)
+    among_workers = traffic.of_allreduce(GRADIENTS, num_hosts) / rate
+    one_server = traffic.of_servers_beside_workers(GRADIENTS, num_hosts, 1) / rate
+    yield (
+        f"100 MB of gradients (a ResNet-50's) of a worker on each of {num_hosts} hosts at {per_second(rate)}: "
+        f"{among_workers:.2g} s a step over --kvstore allreduce, {one_server:.2g} s over dist_sync with one server"
+    )
+    if one_server > among_workers:
+        yield f"--kvstore allreduce should be faster here; dist_sync takes --num-servers {num_hosts} for as few bytes"
+    else:
+        yield "--kvstore allreduce sends as much as dist_sync here, and no server takes cores"
 
 
 def _numbered(findings: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:

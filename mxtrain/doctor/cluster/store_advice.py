@@ -30,7 +30,7 @@ def rows(measured: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def advise(measured: dict[str, Any]) -> list[str]:
-    """Return one sentence with its numbers for each choice: servers, buckets, unix sockets, compression."""
+    """Return one sentence with its numbers for each choice: store, servers, buckets, unix sockets, compression."""
     jobs = [job for job in measured["jobs"] if job["error"] is None]
     failed = [f"{name_of(job)}: {job['error']}" for job in measured["jobs"] if job["error"] is not None]
     over = {
@@ -39,8 +39,11 @@ def advise(measured: dict[str, Any]) -> list[str]:
     }
     if 1 not in over[True]:
         return failed
-    advice = [
-        _servers({count: fastest(times) for count, times in over[True].items()}),
+    milliseconds = {count: fastest(times) for count, times in over[True].items()}
+    without = milliseconds.pop(0, None)
+    advice = [] if without is None else [_store(without, min(milliseconds.values()))]
+    advice += [
+        _servers(milliseconds),
         _buckets(over[True][1]),
     ]
     if 1 in over[False]:
@@ -51,6 +54,8 @@ def advise(measured: dict[str, Any]) -> list[str]:
 
 def name_of(job: dict[str, Any]) -> str:
     """Return what was measured in `job`, for a line."""
+    if job["servers"] == 0:
+        return "allreduce, shared memory"
     servers = "1 server" if job["servers"] == 1 else f"{job['servers']} servers"
     return f"{servers}, {'unix sockets' if job['unix_sockets'] else 'TCP'}"
 
@@ -58,6 +63,15 @@ def name_of(job: dict[str, Any]) -> str:
 def fastest(times: dict[str, float]) -> float:
     """Return the milliseconds of the best size of bucket."""
     return min(times.values())
+
+
+def _store(without: float, with_servers: float) -> str:
+    measured = f"{without:.0f} ms, {with_servers:.0f} ms over dist_sync"
+    if without >= MIN_SPEEDUP * with_servers:
+        return f"--kvstore dist_sync for jobs on this machine: its sums are faster; over allreduce {measured}"
+    if with_servers >= MIN_SPEEDUP * without:
+        return f"--kvstore allreduce for jobs on this machine: {measured}"
+    return f"--kvstore allreduce or dist_sync for jobs on this machine, as fast as each other: {measured}"
 
 
 def _servers(milliseconds: dict[int, float]) -> str:

@@ -26,7 +26,8 @@ from mxtrain.launch import local, plan
 
 SECONDS = 55.0
 MIN_SECONDS = 3.0
-CLUSTERS = ((1, True), (1, False), (2, True))  # number of servers, True for unix sockets
+# Number of servers, and True for unix sockets; without servers workers of one machine share memory.
+CLUSTERS = ((1, True), (1, False), (2, True), (0, True))
 WORKERS, BYTES_OF_FLOAT = 2, 4
 MEGABYTES, BUCKET_MB = 50.0, (1.0, 4.0, 16.0)
 ARRAYS = 64
@@ -118,10 +119,11 @@ def job(num_servers: int, unix: bool, deadline: float, sums: SumTimes = OF_MACHI
 def processes(
     num_servers: int, unix: bool, folder: Path, seconds: float, num_workers: int = WORKERS
 ) -> list[plan.ProcessSpec]:
-    """Return the processes of such a cluster, which log to `folder`."""
+    """Return the processes of such a cluster, of `allreduce` if it has no servers, which log to `folder`."""
     spec = plan.JobSpec(plan.LOOPBACK, local.free_port(), num_workers, num_servers)
-    counts = ("--num-workers", str(num_workers), "--num-servers", str(num_servers))
-    flags = ("--kvstore", "dist_sync", *counts, "--start-timeout", f"{seconds:.1f}", "--out", str(folder))
+    servers = ("dist_sync", "--num-servers", str(num_servers)) if num_servers else ("allreduce",)
+    counts = ("--kvstore", *servers, "--num-workers", str(num_workers))
+    flags = (*counts, "--start-timeout", f"{seconds:.1f}", "--out", str(folder))
     roles = plan.local_processes(spec, plan.fit_command(flags), folder, secrets.token_hex(16), attempt=0)
     worker = (sys.executable, "-m", "mxtrain.doctor.cluster.sum_worker", *flags)
     return [

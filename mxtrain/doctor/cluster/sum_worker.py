@@ -1,7 +1,7 @@
 """A worker of a probe: sums the same bytes repeatedly, in buckets of several kinds, and prints the times.
 
-`sum_jobs.py` starts it among a scheduler and servers of `fit`, with the flags of `fit`. Owns the measurement in one
-job.
+`sum_jobs.py` starts it beside a scheduler and servers, if any, of `fit`, with the flags of `fit`. Owns the measurement
+in one job.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ def main() -> None:
     node = environment.node_spec(os.environ, run)
     if node is None:
         raise UsageError("this is a part of python -m mxtrain.doctor --comm, which starts it")
-    with join.as_worker(node.with_counts(run), node, {"versions": wheels.versions()}) as (_, group):
+    with join.as_worker(node.with_counts(run), node, {"versions": wheels.versions()}) as (job, group):
         from mxtrain import runtime
 
         runtime.load(group.local_workers)
         sum_times = json.loads(Path(run.output.out, sum_jobs.SUMS_FILE).read_text())
-        times = measure(group, sum_jobs.SumTimes(**sum_times))
+        times = measure(group, job.layout.kvstore, sum_jobs.SumTimes(**sum_times))
         if group.rank == 0:
             print(json.dumps(times), flush=True)
 
 
-def measure(group: WorkerGroup, sums: sum_jobs.SumTimes) -> dict[str, list[float]]:
+def measure(group: WorkerGroup, store: str, sums: sum_jobs.SumTimes) -> dict[str, list[float]]:
     """Return the milliseconds until the sums are there, of each round, by the kind of buckets."""
     from mxtrain.kvstore.buckets import Buckets
-    from mxtrain.kvstore.store import open_servers
+    from mxtrain.kvstore.store import open_store
     from mxtrain.runtime import mx
 
-    kv = open_servers("dist_sync")
+    kv = open_store(store, group)
     shapes = [(elements,) for elements in sums.elements]
     sides = {
         name: Buckets(kv, shapes, name=f"of-{number}", **arguments)

@@ -64,10 +64,10 @@ def examine(run: Run, options: DoctorOptions) -> dict[str, Any]:
     )  # no run folder is made
     inputs = session.open_inputs(run)
     run = inputs.task.run
-    is_cluster = stores.has_servers(run.layout.kvstore)
+    is_cluster = stores.is_cluster(run.layout.kvstore)
     if list(only) == ["comm"] and not is_cluster:
         raise UsageError(
-            f"--only comm: --kvstore {run.layout.kvstore} has no servers; give dist_sync, or other parts"
+            f"--only comm: --kvstore {run.layout.kvstore} sums over no workers; give dist_sync, or other parts"
         )
     bench = Bench(run, inputs.task.description, run.layout.num_workers if is_cluster else 1)
     findings: dict[str, Any] = {"load": os.getloadavg()[0], **dict.fromkeys(SPEED)}
@@ -146,7 +146,7 @@ def rows(
         lines += net_doctor.overfit_rows(findings["overfit"])
         advised += net_doctor.overfit_advice(findings["overfit"], run.optim.lr)
     advised += run_speed.noise(findings)
-    is_cluster = stores.has_servers(run.layout.kvstore)
+    is_cluster = stores.is_cluster(run.layout.kvstore)
     left = [part for part in PARTS if part not in options.parts and (part != "comm" or is_cluster)]
     return [
         *lines,

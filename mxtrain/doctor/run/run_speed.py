@@ -82,11 +82,12 @@ def comm(bench: Bench, elements: Sequence[int], seconds: float) -> dict[str, Any
     used, other = optim.compress, "2bit" if optim.compress == "none" else "none"
     buckets = {
         name: {"bucket_mb": DEFAULT_BUCKET_MB, "threshold": stores.compression_threshold(name)}
-        for name in ((used, other) if layout.kvstore == "dist_sync" else (used,))
+        for name in ((used, other) if layout.kvstore in ("dist_sync", "allreduce") else (used,))
     }
     sums, unix = sum_jobs.SumTimes(layout.num_workers, elements, buckets), os.environ.get("DMLC_LOCAL") != "0"
     deadline = time.monotonic() + max(seconds, LEAST_CLUSTER_SECONDS)
-    current_job = sum_jobs.job(layout.num_servers, unix, deadline, sums)
+    used_servers = stores.num_servers(layout.kvstore, layout.num_servers)
+    current_job = sum_jobs.job(used_servers, unix, deadline, sums)
     if current_job["error"]:
         raise UsageError(f"--kvstore {layout.kvstore}: no cluster came up here: {current_job['error']}")
     samples = optim.batch_size / layout.num_workers
@@ -97,10 +98,14 @@ def comm(bench: Bench, elements: Sequence[int], seconds: float) -> dict[str, Any
     variants: list[dict[str, Any]] = []
     if other in buckets:
         variants.append({"flags": {"compress": other}, "rate": rate(current_job, other)})
-    num_servers = 2 if layout.num_servers == 1 else 1
-    more = sum_jobs.job(num_servers, unix, deadline, sums._replace(buckets={used: buckets[used]}))
+    flags: dict[str, Any] = (
+        {"num_servers": 2 if used_servers == 1 else 1} if used_servers else {"kvstore": "dist_sync"}
+    )
+    more = sum_jobs.job(
+        flags.get("num_servers", 1), unix, deadline, sums._replace(buckets={used: buckets[used]})
+    )
     result = {"refusal": more["error"]} if more["error"] else {"rate": rate(more, used)}
-    variants.append({"flags": {"num_servers": num_servers}, **result})
+    variants.append({"flags": flags, **result})
     megabytes, ms = sum_jobs.BYTES_OF_FLOAT * sum(elements) / 1e6, current_job["milliseconds"][used]
     text = f"{megabytes:,.1f} MB of gradients are summed over {layout.num_workers} workers on this machine in {ms:g} ms"
     return {"rate": rate(current_job, used), "variants": variants, "text": text}

@@ -42,6 +42,14 @@ def test_a_job_over_unix_sockets_has_a_time_for_each_size_of_bucket() -> None:
     assert any("leave DMLC_LOCAL unset" in sentence for sentence in store_advice.advise(measured))
 
 
+@pytest.mark.slow  # as above
+def test_a_job_without_servers_has_a_time_for_each_size_of_bucket() -> None:
+    found = sum_jobs.job(0, unix=True, deadline=time.monotonic() + 100)
+    assert found["error"] is None
+    assert list(found["milliseconds"]) == ["1", "4", "16"]
+    assert all(0.1 < ms < 60_000 for ms in found["milliseconds"].values())
+
+
 def _is_left_behind(path: Path) -> bool:
     """Return whether nobody answers at a socket; another job's may be there, or go at any time."""
     with socket.socket(socket.AF_UNIX) as probe:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks.harness import tables
-from benchmarks.scale import model, published
+from benchmarks.scale import __main__ as scale
+from benchmarks.scale import model, published, render
 from benchmarks.scale.model import Hosts, Work, expected_latest, servers_needed, step
 from benchmarks.scale.results import Rounds, Waits, read, spread, waits
 from benchmarks.scale.worker import Timed
@@ -50,6 +52,12 @@ def test_each_resource_can_be_the_limit() -> None:
 def test_a_server_beside_each_worker_shares_its_network_card() -> None:
     (network, _) = model.limits(WORK, Hosts(1e9, beside_workers=True), 4, 4)
     assert network.seconds == pytest.approx(2 * 0.1 * 3 / 4)
+
+
+def test_without_servers_each_host_sends_its_part_to_all_and_the_sums_of_it() -> None:
+    (network,) = model.limits(WORK, HOSTS, 4, 0)
+    assert network.seconds == pytest.approx(2 * 0.1 * 3 / 4)
+    assert step(WORK, Hosts(0.1e9), 4, 0).limit == "the workers' network"
 
 
 def test_as_many_servers_as_keep_up() -> None:
@@ -115,6 +123,19 @@ def test_efficiency_is_of_medians_and_of_the_median_round() -> None:
     assert rounds.hidden == pytest.approx(0.75)
     assert rounds.adding() == pytest.approx(2 * 100 / 0.1)
     assert rounds.work().hideable == pytest.approx(0.3)
+    for store, efficiency in ((rounds, 0.5), (dataclasses.replace(rounds, alone=[[1.7]]), 0.85)):
+        (bar,) = scale.bars_of({"resnet50": {"dist_sync": rounds, "allreduce": store}})
+        assert (bar.found, bar.is_met) == (f"{efficiency:.0%}", efficiency > 0.8)
+    assert scale.bars_of({"resnet18": {"dist_sync": rounds, "allreduce": rounds}}) == []
+
+
+def test_a_table_of_two_stores_says_which_has_a_server() -> None:
+    steps = [Waits(True, 2.0, 0.1), Waits(False, 4.0, 0.4)]
+    with_server = Rounds(100, 2, [[1.0] * 6], [0.4], [[1.5]], [steps], [0.1], [(0.1, 0.2)] * 3)
+    without = dataclasses.replace(with_server, together=[steps[::-1]], server_cpu_seconds=[], timeline=[])
+    text = render.everything({"resnet50": {"dist_sync": with_server, "allreduce": without}})
+    assert "|  | resnet50, dist_sync | resnet50, allreduce |" in text
+    assert "| CPU ms of the server a step | 100 | no server |" in text
 
 
 def test_spread_is_the_standard_deviation_without_what_interrupts() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 import pytest
 
 from mxtrain.core.errors import UsageError
-from mxtrain.doctor.cluster import cluster_advice, cluster_command, cluster_hosts, tcp_probe
+from mxtrain.doctor.cluster import cluster_advice, cluster_command, cluster_hosts, tcp_probe, traffic
 from mxtrain.launch.hosts import Host
 
 PROBE = [sys.executable, "-m", "mxtrain.doctor.cluster.host_probe"]
@@ -170,6 +170,55 @@ def told(*hosts: Mapping[str, Any], pairs: Sequence[Mapping[str, Any]] = ()) -> 
 
 def pair(source: int, target: int, rate: float, **problems: str) -> dict[str, Any]:
     return {"from": source, "to": target, "bytes_per_second": rate, "milliseconds": 0.1, "problems": problems}
+
+
+@pytest.mark.parametrize(
+    ("num_hosts", "seconds", "advice"),
+    [
+        (
+            2,
+            "1 s a step over --kvstore allreduce, 1 s over dist_sync with one server",
+            "sends as much as dist_sync",
+        ),
+        (
+            4,
+            "1.5 s a step over --kvstore allreduce, 3 s over dist_sync",
+            "faster here; dist_sync takes --num-servers 4 ",
+        ),
+        (5, "1.6 s a step over --kvstore allreduce, 4 s over dist_sync", "--num-servers 5 for as few bytes"),
+    ],
+)
+def test_what_a_step_takes_over_each_store_follows_from_the_rate(
+    num_hosts: int, seconds: str, advice: str
+) -> None:
+    pairs = [pair(a, b, 100e6) for a in range(num_hosts) for b in range(num_hosts) if a != b]
+    hosts = [host(number) for number in range(num_hosts)]
+    said = "\n".join(sums_row(hosts, pairs))
+    assert f"of a worker on each of {num_hosts} hosts at 100 MB/s: {seconds}" in said
+    assert advice in said
+
+
+def test_of_hosts_that_were_not_measured_no_store_is_said_to_be_faster() -> None:
+    unreachable = {"host": "h1", "error": "cannot be reached"}
+    for hosts, pairs in (([host(0), host(1)], []), ([host(0), unreachable], [pair(0, 1, 0)])):
+        assert sums_row(hosts, pairs) == ["unknown: no pair of hosts was measured"]
+
+
+def sums_row(hosts: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> list[str]:
+    found = {"out": "runs/a", "port": 9091, "hosts": hosts, "pairs": pairs}
+    return dict(cluster_advice.rows(found))["sums"]
+
+
+@pytest.mark.parametrize(("num_hosts", "fewest"), [(2, 0), (3, 3), (4, 3), (8, 5), (64, 33)])
+def test_servers_pay_from_more_than_half_as_many_hosts_of_their_own_on(num_hosts: int, fewest: int) -> None:
+    assert traffic.servers_that_pay(num_hosts) == fewest
+
+
+def test_a_server_beside_each_worker_sends_what_allreduce_does() -> None:
+    for num_hosts in (2, 3, 16):
+        beside = traffic.of_servers_beside_workers(100.0, num_hosts, num_hosts)
+        assert beside == pytest.approx(traffic.of_allreduce(100.0, num_hosts))
+    assert traffic.of_servers(100.0, 8, 2) == 400.0
 
 
 def test_each_difference_is_told_with_what_it_means() -> None:

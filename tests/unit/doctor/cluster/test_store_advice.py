@@ -38,12 +38,18 @@ MEASURED: dict[str, Any] = {
             "milliseconds": {"1": 140.0, "4": 98.0, "16": 99.0},
             "error": None,
         },
+        {
+            "servers": 0,
+            "unix_sockets": True,
+            "milliseconds": {"1": 60.0, "4": 40.0, "16": 45.0},
+            "error": None,
+        },
     ],
 }
 
 
 def advised(**changes: Any) -> str:
-    """The advice, with the milliseconds or the error of jobs 0, 1 or 2 replaced: job_2={"error": ...}."""
+    """The advice, with the milliseconds or the error of jobs 0 to 3 replaced: job_2={"error": ...}."""
     measured = copy.deepcopy(MEASURED)
     for name, change in changes.items():
         measured["jobs"][int(name[-1])].update(change)
@@ -55,6 +61,16 @@ def test_a_difference_within_chance_changes_no_setting() -> None:
     assert "--num-servers 1: 95 ms with 1, 98 ms with 2" in text
     assert "buckets of 4 MB, the default, are right: 120 ms at 1 MB, 96 ms at 4 MB" in text
     assert "unix sockets: 95 ms over unix sockets, 100 ms over TCP" in text
+
+
+def test_a_store_is_advised_where_its_sums_are_faster_beyond_chance() -> None:
+    assert "--kvstore allreduce for jobs on this machine: 40 ms, 95 ms over dist_sync" in advised()
+    alike, slower = ({"milliseconds": {"4": ms}} for ms in (90.0, 150.0))
+    assert "as fast as each other: 90 ms, 95 ms over dist_sync" in advised(job_3=alike)
+    assert "--kvstore dist_sync for jobs on this machine" in advised(job_3=slower)
+    failed = advised(job_3={"error": "no memory", "milliseconds": {}})
+    assert "allreduce, shared memory: no memory" in failed
+    assert "--kvstore" not in failed and "--num-servers 1" in failed
 
 
 def test_a_faster_setting_is_advised_with_its_numbers() -> None:
@@ -104,6 +120,15 @@ def test_the_environment_of_another_cluster_is_not_inherited(
     assert over_tcp["DMLC_LOCAL"] == "0"
     assert over_tcp["MXTRAIN_GENERATION"] == "0"
     assert over_unix["DMLC_LOCAL"] == "1"
+
+
+def test_a_job_without_servers_has_none_and_names_its_store(tmp_path: Path) -> None:
+    scheduler, *workers = sum_jobs.processes(0, True, tmp_path, 9)
+    assert [each.role for each in (scheduler, *workers)] == ["scheduler", "worker", "worker"]
+    for each in (scheduler, *workers):
+        flags = list(each.argv)
+        assert flags[flags.index("--kvstore") + 1] == "allreduce"
+        assert "--num-servers" not in flags
 
 
 def test_a_job_is_not_started_without_time() -> None:
