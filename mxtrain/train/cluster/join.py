@@ -120,6 +120,8 @@ def apply_assignment(run: Run, assignment: Assignment) -> Run:
         output = dataclasses.replace(output, resume=str(path))
     elif output.resume == "auto":  # other disks lack the checkpoints that this one may have
         output = dataclasses.replace(output, resume="never")
-    if assignment.several_disks:  # while one disk has the newest, another may still have only the one before
-        output = dataclasses.replace(output, keep_last=max(output.keep_last, 2))
+    if assignment.several_disks:
+        # A worker waits for its write when the next one is due: by then another disk may have both, and the one before
+        # is what they have in common.
+        output = dataclasses.replace(output, keep_last=max(output.keep_last, 3))
     return dataclasses.replace(run, optim=optim, layout=placed, output=output)

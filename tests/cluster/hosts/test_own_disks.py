@@ -50,15 +50,16 @@ os.fsync = slow
 @pytest.mark.slow  # tests/unit/cluster/test_resume_step.py has the step that is chosen for disks like these
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
-    ("step", "resume", "again"),
+    ("step", "ahead", "resume", "again"),
     [
-        (5, "auto", False),
-        (10, "never", False),
-        (20, "auto", True),
+        (5, 5, "auto", False),
+        (10, 10, "never", False),
+        (10, 15, "auto", False),  # a worker waits for its write only when the next one is due
+        (20, 20, "auto", True),
     ],
 )
 def test_a_death_while_only_one_disk_has_the_newest_checkpoint(
-    digits: Path, tmp_path: Path, step: int, resume: str, again: bool
+    digits: Path, tmp_path: Path, step: int, ahead: int, resume: str, again: bool
 ) -> None:
     """All start anew if it was the first checkpoint, else they resume from the one before, also with --resume never.
 
@@ -66,7 +67,7 @@ def test_a_death_while_only_one_disk_has_the_newest_checkpoint(
     """
     disks = [tmp_path / "a", tmp_path / "b"]
     outs = [tmp_path / "scheduler", tmp_path / "server", *disks]
-    name = f"step-{step:08d}"
+    name, newest_elsewhere = (f"step-{number:08d}" for number in (step, ahead))
     (tmp_path / "slow").mkdir()
     (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW_DISK.format(step=name, again=again))
     data = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec"), "--resume", resume]
@@ -76,7 +77,7 @@ def test_a_death_while_only_one_disk_has_the_newest_checkpoint(
     ]
     slow = {"PYTHONPATH": f"{tmp_path / 'slow'}:{os.environ.get('PYTHONPATH', ROOT)}"}
     with all_started(lines, [{}, {}, {}, slow]) as runs:
-        wait_until(lambda: has_score(disks[0] / "checkpoints" / name) in (again, True), runs[2])
+        wait_until(lambda: has_score(disks[0] / "checkpoints" / newest_elsewhere) in (again, True), runs[2])
         wait_until((disks[1] / "checkpoints" / f".writing-{name}").exists, runs[3])
         (worker,) = children(runs[3].pid)
         os.kill(worker, signal.SIGKILL)

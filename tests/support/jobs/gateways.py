@@ -6,6 +6,7 @@ import contextlib
 import random
 import socket
 import threading
+import time
 from typing import Iterator
 
 from mxtrain.cluster import unix_sockets
@@ -17,6 +18,7 @@ from mxtrain.cluster.gateway.routes import NUMBERS
 
 SECRET = "one of sixteen letters or more"
 LOOPBACK = "127.0.0.1"
+DEADLINE_SECONDS = 10
 
 
 class Behind:
@@ -61,12 +63,18 @@ def gateway(
     secret: str = SECRET,
     attempt: int = 0,
 ) -> Iterator[tuple[start.GatewayProcess, int]]:
-    """A block with a gateway, and its port."""
+    """A block with a gateway that knows its routes, and its port."""
     listener = start.open_port(LOOPBACK, 0)
     port = int(listener.getsockname()[1])
     process = start.gateway(listener, secret, attempt, 10.0)
+    # A gateway opens the sockets of processes elsewhere once it accepts connections to those here.
+    last = (random.SystemRandom().choice(NUMBERS), LOOPBACK, port)
     try:
-        process.set_routes(Routes(here, elsewhere or []))
+        process.set_routes(Routes(here, [*(elsewhere or []), last]))
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not (unix_sockets.FOLDER / str(last[0])).exists():
+            assert not process.end() and time.monotonic() < deadline
+            time.sleep(0.005)
         yield process, port
     finally:
         process.close()

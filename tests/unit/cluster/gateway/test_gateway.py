@@ -21,6 +21,7 @@ from mxtrain.cluster.gateway.handshake import CONTROL, HandshakeFailed, SecureCo
 from mxtrain.cluster.gateway.process import MAX_UNAUTHENTICATED
 from mxtrain.cluster.gateway.routes import NUMBERS
 from tests.support.jobs.gateways import (
+    DEADLINE_SECONDS,
     LOOPBACK,
     SECRET,
     Behind,
@@ -29,8 +30,6 @@ from tests.support.jobs.gateways import (
     gateway_without_checks,
     relay,
 )
-
-DEADLINE_SECONDS = 10
 
 
 def connection(port: int, target: str, text: str = SECRET, attempt: int = 0) -> SecureConnection:

@@ -44,7 +44,7 @@ def test_without_a_common_step_no_worker_resumes_from_its_own_disk(resume: str, 
     assert output_after("--resume", resume).resume == applied
 
 
-@pytest.mark.parametrize(("keep_last", "on_several"), [("1", 2), ("2", 2), ("5", 5)])
+@pytest.mark.parametrize(("keep_last", "on_several"), [("1", 3), ("2", 3), ("5", 5)])
 def test_with_several_disks_the_newest_common_checkpoint_is_never_pruned(
     keep_last: str, on_several: int
 ) -> None:
