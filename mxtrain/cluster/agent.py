@@ -22,13 +22,13 @@ import numpy.typing as npt
 from mxtrain.cluster import ports, ps_lite, unix_sockets, verdicts
 from mxtrain.cluster.admission import membership, rendezvous
 from mxtrain.cluster.admission.assignment import Assignment
-from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel, Closed, Malformed, Timeouts
+from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel, Closed, Timeouts
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.gateway.start import GatewayProcess, HostGateway
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.cluster.worker_group import Peer, WorkerGroup
 from mxtrain.core import errors
-from mxtrain.core.errors import BUG, DONE, RESTART_ME, USAGE, OutOfMemory, RestartMe, Stop, Stopped, as_stop
+from mxtrain.core.errors import BUG, DONE, RESTART_ME, OutOfMemory, RestartMe, Stop, Stopped, as_stop
 
 POLL_SECONDS, RETRY_SECONDS, FAIL_SECONDS = 0.05, 1.0, 1.0
 GIL_SECONDS = 300.0
@@ -221,20 +221,10 @@ class Agent(WorkerGroup):
 
     def _run(self) -> None:
         """Listen until the end of the job, and end the process or pass the verdict to the main thread."""
-        address = f"{self._node.root}:{self._node.port}"
         try:
             verdict = self._listen()
-        except Closed as problem:
-            verdict = Verdict(RESTART_ME, f"{self.name}: the scheduler at {address} has gone ({problem})")
-        except Malformed as problem:
-            # After a restart another program may have taken the port, and may free it before the next attempt.
-            code = RESTART_ME if self._is_assigned or self._node.is_restart else USAGE
-            verdict = Verdict(
-                code, f"{self.name}: what listens at {address} is no scheduler of mxtrain ({problem})"
-            )
         except Exception as error:
-            reason = as_stop(error) or f"the control channel broke ({error!r})"
-            verdict = Verdict(RESTART_ME, f"{self.name}: {reason}")
+            verdict = ports.broken(self._node, error, self._is_assigned)
         faulthandler.cancel_dump_traceback_later()
         if self._is_assigned and (verdict.exit_code or self._node.role == "server"):
             verdicts.exit_process(verdict, self.name)

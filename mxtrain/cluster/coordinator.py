@@ -146,7 +146,7 @@ class Coordinator:
             self._refuse(connection, foreign)
             return
         is_late = is_late or foreign is not None
-        outranked = [] if is_late else self._outranked(info, members)
+        outranked = [] if is_late else membership.outranked(info, members, self._info, self._node)
         members = [each for each in members if each not in outranked]
         refusal = rendezvous.refusal(message, info, self._node, members)
         if refusal is None and is_late:
@@ -167,11 +167,6 @@ class Coordinator:
             has_begun = membership.has_begun(self._node, self._job_before)
             job = self._node.job if has_begun else ""
             self._connections.send([connection], {"kind": "admitted", "job": job})
-
-    def _outranked(self, info: NodeInfo, members: Sequence[NodeInfo]) -> list[NodeInfo]:
-        if self._node.memory is None:
-            return []
-        return membership.outranked(info, members, self._info, rendezvous.num_expected(self._node, info.role))
 
     def _refuse(self, connection: Connection, refusal: Verdict) -> None:
         logger.warning("refused: %s", refusal.reason)

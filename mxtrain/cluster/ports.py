@@ -1,6 +1,6 @@
 """TCP sockets at the scheduler's address: connecting to its port, opening it, and holding one for ps-lite.
 
-Owns the refusals that name the address and say what to do. Does not own what is sent over the sockets.
+Owns the refusals and verdicts that name the address. Does not own what is sent over the sockets.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import socket
 import time
 from typing import Sequence
 
-from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel
+from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel, Closed, Malformed
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.gateway import credentials, handshake
 from mxtrain.cluster.verdicts import Verdict
-from mxtrain.core.errors import RESTART_ME, USAGE, RestartMe, Stop, UsageError
+from mxtrain.core.errors import RESTART_ME, USAGE, RestartMe, Stop, UsageError, as_stop
 
 CONNECT_SECONDS = 5.0
 RETRY_SECONDS = 0.05
@@ -83,6 +83,18 @@ def silence(node: NodeSpec, seconds: float, has_spoken: bool) -> Verdict:
         f"{node.name}: what listens at {node.root}:{node.port} has said nothing in {seconds:.1f} s; is it the "
         f"scheduler, and does that run? Give its own address and port as {node.root_names}",
     )
+
+
+def broken(node: NodeSpec, error: Exception, is_assigned: bool) -> Verdict:
+    """Return the verdict on a channel to the scheduler that ended with this error; `is_assigned`: it was the job's."""
+    where = f"{node.root}:{node.port}"
+    if isinstance(error, Closed):
+        return Verdict(RESTART_ME, f"{node.name}: the scheduler at {where} has gone ({error})")
+    if isinstance(error, Malformed):
+        # After a restart another program may have taken the port, and may free it before the next attempt.
+        code = RESTART_ME if is_assigned or node.is_restart else USAGE
+        return Verdict(code, f"{node.name}: what listens at {where} is no scheduler of mxtrain ({error})")
+    return Verdict(RESTART_ME, f"{node.name}: {as_stop(error) or f'the control channel broke ({error!r})'}")
 
 
 def listen(node: NodeSpec, seconds: float) -> socket.socket:

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any, Sequence
 
-from mxtrain.cluster.admission.rendezvous import NodeInfo, of_role
+from mxtrain.cluster.admission.rendezvous import NodeInfo, num_expected, of_role
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.core.errors import RESTART_ME, USAGE
@@ -73,14 +73,18 @@ def strays(infos: Sequence[NodeInfo], scheduler: NodeInfo) -> list[NodeInfo]:
 
 
 def outranked(
-    info: NodeInfo, members: Sequence[NodeInfo], scheduler: NodeInfo, num_ranks: int
+    info: NodeInfo, members: Sequence[NodeInfo], scheduler: NodeInfo, node: NodeSpec
 ) -> list[NodeInfo]:
-    """Return the member in the place that `info` needs, if only that one contradicts the scheduler's flags."""
-    if contradiction(info, scheduler):
+    """Return the member in the place that `info` needs, if only that one contradicts the scheduler's flags.
+
+    `node` is the scheduler's own place.
+    """
+    if node.memory is None or contradiction(info, scheduler):
         return []
     of_its_role = of_role(members, info.role)
     twins = [each for each in of_its_role if each.node == info.node != info.role]
-    rivals = twins or (of_its_role if len(of_its_role) >= num_ranks else [])
+    is_full = len(of_its_role) >= num_expected(node, info.role)
+    rivals = twins or (of_its_role if is_full else [])
     return [each for each in rivals if contradiction(each, scheduler)][:1]
 
 
