@@ -87,6 +87,25 @@ def private() -> Iterator[None]:
         os.umask(before)
 
 
+def listen(number: int, backlog: int) -> socket.socket:
+    """Return a socket that listens at this number, for this user alone, in the place of what had the name.
+
+    It gets the name once it listens: before that a sweep would take it for a dead process's.
+    """
+    aside = FOLDER / f".mxtrain-{secrets.token_hex(8)}"
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        with private():
+            listener.bind(str(aside))
+        listener.listen(backlog)
+        aside.replace(FOLDER / str(number))
+    except BaseException:
+        listener.close()
+        aside.unlink(missing_ok=True)
+        raise
+    return listener
+
+
 def sweep() -> None:
     """Delete this user's sockets that nobody holds and nobody answers at, since a killed process cannot."""
     for path in FOLDER.glob("[0-9]*"):
@@ -94,7 +113,7 @@ def sweep() -> None:
             status = path.lstat()
             ours = stat.S_ISSOCK(status.st_mode) and status.st_uid == os.getuid() and path.name.isdecimal()
             number = int(path.name) if ours else 0
-            # One above all ports is held by nobody (`gateway/routes.py`), and listens from its first moment on.
+            # One above all ports is held by nobody (`gateway/routes.py`), and has its name only once it listens.
             is_held = number in range(1 << 16) and _is_held(number)
             if ours and number < 1 << 31 and not is_held and not _answers(path):
                 path.unlink()

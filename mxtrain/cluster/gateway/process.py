@@ -84,10 +84,7 @@ class Gateway:
         """Accept connections to the processes here, and listen in the place of each process elsewhere."""
         self._targets |= frozenset(map(str, routes.here))
         for number, address, port in routes.elsewhere:
-            path, listener = unix_sockets.FOLDER / str(number), socket.socket(socket.AF_UNIX)
-            with unix_sockets.private():
-                listener.bind(str(path))
-            listener.listen(BACKLOG)
+            listener = unix_sockets.listen(number, BACKLOG)
             _start(self._forward_all, listener, str(number), address, port)
 
     def _accept(self, connection: socket.socket) -> None:

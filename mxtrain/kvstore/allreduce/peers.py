@@ -171,16 +171,11 @@ def connect(rank: int, numbers: Sequence[int], seconds: float) -> Peers:
 @contextlib.contextmanager
 def _listening(number: int, backlog: int) -> Iterator[socket.socket]:
     """A block in which a socket of this number listens, for this user alone."""
-    path = unix_sockets.FOLDER / str(number)
-    path.unlink(missing_ok=True)  # a dead process's: the number is this worker's
-    with socket.socket(socket.AF_UNIX) as listener:
+    with unix_sockets.listen(number, backlog) as listener:
         try:
-            with unix_sockets.private():
-                listener.bind(str(path))
-            listener.listen(backlog)
             yield listener
         finally:
-            path.unlink(missing_ok=True)
+            (unix_sockets.FOLDER / str(number)).unlink(missing_ok=True)
 
 
 def _all(connected: Connected) -> Iterator[socket.socket]:

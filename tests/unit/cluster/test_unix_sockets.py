@@ -56,6 +56,33 @@ def test_a_sweep_deletes_only_sockets_of_dead_processes(
     elsewhere.close()
 
 
+def test_a_socket_has_its_name_only_once_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unix_sockets, "FOLDER", tmp_path)
+    path = tmp_path / "234567"
+    names: list[str] = []
+    listen_at(path).close()  # a dead process's, which had the number
+    listen = socket.socket.listen
+
+    def watch(listener: socket.socket, backlog: int) -> None:
+        unix_sockets.sweep()
+        names.extend(each.name for each in tmp_path.iterdir())
+        listen(listener, backlog)
+
+    monkeypatch.setattr(socket.socket, "listen", watch)
+    with unix_sockets.listen(234567, 1):
+        unix_sockets.sweep()
+        assert path.is_socket() and [*tmp_path.iterdir()] == [path] and path.stat().st_mode & 0o077 == 0
+    assert len(names) == 1 and names[0].startswith(".mxtrain-")
+
+
+def test_a_socket_that_gets_no_name_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unix_sockets, "FOLDER", tmp_path)
+    (tmp_path / "234567").mkdir()
+    with pytest.raises(OSError):
+        unix_sockets.listen(234567, 1)
+    assert [*tmp_path.iterdir()] == [tmp_path / "234567"]
+
+
 def test_dmlc_local_0_asks_for_tcp() -> None:
     assert unix_sockets.namespace({}) and unix_sockets.namespace(
         {"DMLC_LOCAL": "1"}
