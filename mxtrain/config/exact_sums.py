@@ -48,7 +48,7 @@ def _consequence(run: Run) -> str:
     if run.optim.compress != "none":
         return "another number of workers computes another curve"
     mapping = "another number of devices or workers gives other last bits"
-    if stores.is_cluster(layout.kvstore) and layout.num_workers > 2:
+    if stores.has_servers(layout.kvstore) and layout.num_workers > 2:
         return f"{layout.num_workers} workers get other last bits each time, and {mapping}"
     return f"last bits on GPUs may differ each time, and {mapping}" if _is_on_gpus(run) else mapping
 

@@ -197,10 +197,11 @@ def _node(run: Run) -> NodeSpec | None:
         return None
     node = environment.node_spec(os.environ, run)
     if node is None:
-        workers, servers = run.layout.num_workers, run.layout.num_servers
+        workers = run.layout.num_workers
+        servers = f"--num-servers {run.layout.num_servers} " if stores.has_servers(run.layout.kvstore) else ""
         raise UsageError(
             f"kvstore={run.layout.kvstore}: every process of the cluster has to run this program; start it by "
-            f"python -m mxtrain.fit --kvstore {run.layout.kvstore} --num-workers {workers} --num-servers {servers} "
+            f"python -m mxtrain.fit --kvstore {run.layout.kvstore} --num-workers {workers} {servers}"
             f"--out {run.output.out} {os.path.basename(sys.argv[0]) or 'train.py'}"
         )
     if _clusters:

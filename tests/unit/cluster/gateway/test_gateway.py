@@ -131,7 +131,9 @@ def test_all_others_are_refused_and_reach_nothing(
 
 def test_a_stranger_with_a_certificate_of_his_own_is_refused_by_both_ends() -> None:
     """Not by the name in it, which is the same for all jobs, and not by its being valid."""
-    strangers = credentials.of_secret("a secret of this test alone, as it is changed")  # they are kept by secret
+    strangers = credentials.of_secret(
+        "a secret of this test alone"
+    )  # credentials are kept by it, and these change
     strangers.client.verify_mode = ssl.CERT_NONE
     with behind() as program, gateway([program.number]) as (_, port):
         with pytest.raises((HandshakeFailed, OSError)):
