@@ -23,14 +23,14 @@ class GradientSum(NamedTuple):
 
 
 class StepSums(NamedTuple):
-    """What a step decides by, of the sums over all workers; both in the order of the trained parameters."""
+    """The numbers that a step decides by, of the sums over all workers; both in the order of trained parameters."""
 
     squares: Array  # of each parameter, as `precision.l2_norm` computes them
     maxima: Array  # the largest absolute value of each block, as `Grid.end_step` needs them
 
 
 class Update(NamedTuple):
-    """What becomes of the sums of a step: gradients are multiplied by `unscale`, clipped, then applied."""
+    """The use of a step's sums: gradients are multiplied by `unscale`, clipped, then applied."""
 
     rate: float
     factor: float  # the optimizer's `rescale_grad`

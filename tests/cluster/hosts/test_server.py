@@ -24,10 +24,10 @@ REFUSED = "a message that was none of this job's reached its port; leave out DML
 
 def train_on(group: Any, folder: Path) -> None:
     """A worker whose optimizer is on the servers, at work until it is ended, but for while there is FOLDER/pause."""
-    from mxtrain.kvstore.store import open_store
+    from mxtrain.kvstore.store import open_servers
     from mxtrain.runtime import mx
 
-    store = open_store("dist_async")
+    store = open_servers("dist_async")
     store.init(0, mx.nd.ones((4,)))
     if group.rank == 0:
         store.set_optimizer(mx.optimizer.SGD(learning_rate=0.5))
@@ -44,10 +44,10 @@ def train_on(group: Any, folder: Path) -> None:
 
 
 def fail_to_update(group: Any, folder: Path) -> None:
-    from mxtrain.kvstore.store import open_store
+    from mxtrain.kvstore.store import open_servers
     from mxtrain.runtime import mx
 
-    store = open_store("dist_async")
+    store = open_servers("dist_async")
     store.init(0, mx.nd.ones((4,)))
     if group.rank == 0:
         store.set_optimizer(mx.optimizer.Optimizer())  # which has no update
