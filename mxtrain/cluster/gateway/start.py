@@ -133,9 +133,12 @@ class HostGateway:
         if self._process is not None:
             self._process.set_routes(Routes(here, elsewhere))
 
-    def end(self) -> str:
-        """Return a sentence on how the gateway that this process started has ended; empty while it runs."""
-        return "" if self._process is None else self._process.end()
+    def end(self, seconds: float = 0.0) -> str:
+        """Return a sentence on how the gateway that this process started has ended, within so many seconds.
+
+        Empty while it runs, or where another process has started it.
+        """
+        return "" if self._process is None else self._process.end(seconds)
 
 
 def gateway(listener: socket.socket, secret: str, attempt: int, seconds: float) -> GatewayProcess:

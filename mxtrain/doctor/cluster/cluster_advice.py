@@ -100,11 +100,10 @@ def _about_ports(findings: Mapping[str, Any]) -> Iterator[str]:
             groups.setdefault((pair["to"], problem, ports), []).append(hosts[pair["from"]]["host"])
     for (number, problem, ports), sources in groups.items():
         target = hosts[number]
-        which = "any port" if set(ports) >= set(target["ports"]) else _ports(ports)
         firewalls = target.get("firewalls") or []
         closed_by = f"{_and(firewalls)} there" if firewalls else "a firewall there or in between"
         yield (
-            f"{_and(sources)} {'does' if len(sources) == 1 else 'do'} not reach {which} of {target['host']} "
+            f"{_and(sources)} {'does' if len(sources) == 1 else 'do'} not reach {_ports(ports)} of {target['host']} "
             f"({target['address']}): {problem}; let {closed_by} open them between the hosts (docs/clusters.md)"
         )
 

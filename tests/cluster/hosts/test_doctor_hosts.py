@@ -92,10 +92,10 @@ def test_a_slow_link_a_closed_port_and_a_full_disk_are_named(network: Lan) -> No
         in said
     )
     assert f"{third.address}: --out {network.disk} has 8.39 MB free: checkpoints soon fill it" in said
-    for target in (network.hosts[0], third):
-        assert re.search(
-            rf"from {second.address} to {target.address} [45][.\d]* MB/s go through, between others", said
-        )
+    assert re.search(
+        rf"from {second.address} to {network.hosts[0].address} [45][.\d]* MB/s go through, between others",
+        said,
+    )
     assert f"from {third.address} to {second.address}" not in said.partition("to do")[2]
 
 
