@@ -31,7 +31,7 @@ def in_processes(records, wanted=None, **options):
 def nothing_is_left_behind():
     before, descriptors = children(os.getpid()), len(os.listdir("/proc/self/fd"))
     yield
-    assert children(os.getpid()) == before
+    assert set(children(os.getpid())) <= set(before)  # one of a test before may have ended meanwhile
     gc.collect()  # a mapping holds its descriptor until it goes
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 1  # the records', opened by the fixture
 
