@@ -78,12 +78,12 @@ def _mxnet(side: str, **environment: str) -> ProcessGroup:
     return groups.cluster(lambda name: worker if "worker" in name else server, NUM_WORKERS, 1, **environment)
 
 
-def _allreduce(hosts: Sequence[str]) -> ProcessGroup:
+def _allreduce(hosts: Sequence[int]) -> ProcessGroup:
     numbers = json.dumps(random.SystemRandom().sample(NUMBERS, len(hosts)))
     line = [sys.executable, "-m", "benchmarks.comm.allreduce_side"]
     return ProcessGroup(
         [
-            Process([*line, rank, numbers, json.dumps(hosts)], MALLOC_ENVIRONMENT)
+            Process([*line, rank, numbers, json.dumps([*hosts])], MALLOC_ENVIRONMENT)
             for rank in range(len(hosts))
         ],
         len(hosts),
@@ -107,8 +107,8 @@ SIDES: dict[str, Callable[[Path], ProcessGroup]] = {
     FAST: lambda _: _mxnet("fast", DMLC_LOCAL="1", **MALLOC_ENVIRONMENT),
     OVER_TCP: lambda _: _mxnet("exact", **MALLOC_ENVIRONMENT),
     CODED: lambda _: _mxnet("2bit", **MALLOC_ENVIRONMENT),
-    ALLREDUCE: lambda _: _allreduce(["here"] * NUM_WORKERS),
-    OVER_SOCKETS: lambda _: _allreduce([f"host {number}" for number in range(NUM_WORKERS)]),
+    ALLREDUCE: lambda _: _allreduce([0] * NUM_WORKERS),
+    OVER_SOCKETS: lambda _: _allreduce(range(NUM_WORKERS)),
     STOCK: lambda _: _mxnet("stock"),
     GLOO: _gloo,
     LIMIT: lambda _: _sockets(),

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from typing import Sequence
 
 from benchmarks.comm.measure import expected
-from benchmarks.comm.mxnet_side import mx, ones, reduction, take
-from mxtrain.kvstore import local_trainer
-from mxtrain.kvstore.allreduce.store import AllreduceStore
-from mxtrain.kvstore.limbs import WideBlocks
+from benchmarks.comm.mxnet_side import Group, ours, take
+from mxtrain.cluster.worker_group import Peer
 
 
-def main(rank: int, numbers: Sequence[int], hosts: Sequence[str]) -> None:
-    parameters, store = ones(), AllreduceStore(rank, numbers, hosts)
-    buckets = local_trainer._open_gradients(store, parameters, 0.0)
-    wide_blocks = WideBlocks(store, [math.prod(parameter.shape) for parameter in parameters])
-    trainer = local_trainer.LocalTrainer(
-        parameters, mx.optimizer.create("sgd"), "local", buckets, None, wide_blocks
-    )
-    trainer._init_kvstore()
-    trainer._init_params()
-    mx.nd.waitall()
-    _, gradients, reduce = reduction(parameters, trainer, "exact")
+def main(rank: int, numbers: Sequence[int], hosts: Sequence[int]) -> None:
+    group = Group(rank, len(numbers), [*map(Peer, hosts, numbers)])
+    _, gradients, reduce = ours("exact", store="allreduce", group=group)
     take(gradients, reduce, expected(len(numbers)))
-    store.close()
 
 
 if __name__ == "__main__":

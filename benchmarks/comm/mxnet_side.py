@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
 from benchmarks.comm.measure import expected, take_turns
 from benchmarks.comm.resnet50 import shapes
 from mxtrain import runtime
-from mxtrain.cluster.worker_group import SingleWorker
+from mxtrain.cluster.worker_group import SINGLE_WORKER, Peer, SingleWorker, WorkerGroup
 
 mx = runtime.load()
 from mxtrain.kvstore import local_trainer  # noqa: E402
@@ -37,20 +37,15 @@ def take(gradients: list[Any], reduce: Callable[[], None], total: float) -> None
     take_turns(fill, reduce, lambda: all((gradient.asnumpy() == total).all() for gradient in gradients))
 
 
-def ours(sums: str, threshold: float = 0.0) -> tuple[Any, list[Any], Callable[[], None]]:
-    """Return the reduction of a step of `fit` with servers."""
-    parameters = ones()
-    trainer = local_trainer.open_local(parameters, mx.optimizer.create("sgd"), "dist_sync", [], 0, threshold)
-    return reduction(parameters, trainer, sums)
-
-
-def reduction(
-    parameters: list[Any], trainer: local_trainer.LocalTrainer, sums: str
+def ours(
+    sums: str, threshold: float = 0.0, store: str = "dist_sync", group: WorkerGroup = SINGLE_WORKER
 ) -> tuple[Any, list[Any], Callable[[], None]]:
     """Return the reduction of a step of `fit`, with all that it does to gradients after the backward pass."""
+    parameters, optimizer = ones(), mx.optimizer.create("sgd")
+    trainer = local_trainer.open_local(parameters, optimizer, store, [], 0, threshold, group)
     assert trainer.gradient_buckets is not None
     kv, gradients = trainer.gradient_buckets.kv, [parameter.grad() for parameter in parameters]
-    group = Group(kv.rank, kv.num_workers)
+    workers = Group(kv.rank, kv.num_workers)
     grid = Grid([gradient.size for gradient in gradients], kv.num_workers, is_single=True)
     grid.learn(np.ones(grid.ends[-1]))
 
@@ -68,16 +63,16 @@ def reduction(
     def accumulator() -> GradientAccumulator:
         if sums == "fast":
             return GradientAccumulator(parameters, [mx.cpu()])
-        return ExactAccumulator(parameters, [mx.cpu()], grid, 1.0, group)
+        return ExactAccumulator(parameters, [mx.cpu()], grid, 1.0, workers)
 
     return kv, gradients, reduce
 
 
 class Group(SingleWorker):
-    """As much of the workers as exact sums ask for once they have a grid."""
+    """As much of the workers as a store without servers, and exact sums once they have a grid, ask for."""
 
-    def __init__(self, rank: int, world_size: int):
-        self.rank, self.world_size = rank, world_size
+    def __init__(self, rank: int, world_size: int, peers: Sequence[Peer] = ()):
+        self.rank, self.world_size, self.peers = rank, world_size, peers
 
 
 def ones() -> list[Any]:

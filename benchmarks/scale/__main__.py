@@ -70,6 +70,7 @@ def measure(net: str, num_rounds: int) -> dict[str, Rounds]:
     }
     with contextlib.ExitStack() as stack:
         groups = {name: stack.enter_context(start(net)) for name, start in SIDES.items()}
+        server = groups[WITH_SERVER].children[sides.SERVER].pid
         for group in groups.values():
             group.turn()  # the first goes into starting
         for _ in range(num_rounds):
@@ -78,24 +79,24 @@ def measure(net: str, num_rounds: int) -> dict[str, Rounds]:
             rounds.hideable += [each.computed[-1] - each.computed[0] for each in alone]
             apart = [steps for _, steps in map(read, groups[APART].turn())]
             rounds.apart.append([statistics.mean(each.seconds for each in steps) for steps in zip(*apart)])
-            for store, of_store in found.items():
-                _together(groups[store], of_store, has_server=store == WITH_SERVER)
+            before = sides.cpu_seconds(server)
+            num_steps = _together(groups[WITH_SERVER], found[WITH_SERVER])
+            found[WITH_SERVER].server_cpu_seconds.append((sides.cpu_seconds(server) - before) / num_steps)
+            _together(groups[WITHOUT], found[WITHOUT])
         for group in groups.values():
             group.end()
     return found
 
 
-def _together(group: sides.ProcessGroup, rounds: Rounds, has_server: bool) -> None:
-    server = group.children[sides.SERVER].pid
-    before = sides.cpu_seconds(server)
+def _together(group: sides.ProcessGroup, rounds: Rounds) -> int:
+    """Take a turn of those who train together, and return its number of steps."""
     answers = [*map(read, group.turn())]
     workers = [steps for _, steps in answers]
-    if has_server:
-        rounds.server_cpu_seconds.append((sides.cpu_seconds(server) - before) / len(workers[0]))
     rounds.together.append(waits(workers))
     late = next(each for each in reversed(workers[0]) if each.hides)
     rounds.num_bytes, rounds.num_buckets = answers[0][0], len(late.summed)
     rounds.timeline = list(zip(late.computed, late.summed))
+    return len(workers[0])
 
 
 def _parse() -> argparse.Namespace:

@@ -131,10 +131,8 @@ def open_local(
     if stores.is_cluster(kvstore):
         kv = open_store(kvstore, group)
         sizes = [math.prod(each.shape) for each in parameters if each.grad_req != "null"]
-        gradients, rows = (
-            _open_gradients(kv, parameters, threshold, is_rounded),
-            _open_rows(kv, statistics, num_rows),
-        )
+        gradients = _open_gradients(kv, parameters, threshold, is_rounded)
+        rows = _open_rows(kv, statistics, num_rows)
         sums = gradients, rows, WideBlocks(kv, sizes)
     trainer = LocalTrainer(parameters, optimizer, _device_store(kvstore), *sums)
     trainer._init_kvstore()
@@ -149,7 +147,7 @@ def _device_store(kvstore: str) -> str:
 
 
 def _open_gradients(
-    kv: SummingStore, parameters: Sequence[Parameter], threshold: float, is_rounded: bool = False
+    kv: SummingStore, parameters: Sequence[Parameter], threshold: float, is_rounded: bool
 ) -> Buckets:
     """Return buckets in which gradients are computed, after the first worker's weights were sent to all."""
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
