@@ -36,3 +36,5 @@ def test_a_dead_test_process_is_reported_with_its_tests(tmp_path: Path, death: s
     said = f"{ending}; tests that it had run before, the last one last: test_it.py::test_before"
     assert done.returncode == 1 and done.stdout.count(said) == 2, done.stdout
     assert "crashed while running 'test_it.py::test_deadly'" in done.stdout
+    is_struck = "kill" in death  # and has not ended by itself
+    assert ("in test_deadly" in done.stdout) == is_struck, "where it was"
