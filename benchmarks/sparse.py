@@ -85,6 +85,7 @@ def steps(group: Any, num_rows: int, width: int, num_ids: int) -> dict[str, list
     """Return bytes and seconds of each step, after the first ones."""
     from mxtrain.kvstore.trainer import open_trainer
     from mxtrain.models import SparseEmbedding
+    from mxtrain.optim.update import Update
     from mxtrain.runtime import mx
 
     nn = mx.gluon.nn
@@ -102,7 +103,7 @@ def steps(group: Any, num_rows: int, width: int, num_ids: int) -> dict[str, list
         output.backward()
         trainer.start_reduce()
         trainer.finish_reduce()
-        trainer.apply(optimizer.lr, 1 / (NUM_WORKERS * num_ids))
+        trainer.apply(Update(optimizer.lr, 1 / (NUM_WORKERS * num_ids)))
         mx.nd.waitall()
         if step >= FIRST_STEPS:
             found["seconds"].append(time.monotonic() - began)

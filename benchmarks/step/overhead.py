@@ -40,15 +40,15 @@ def main() -> None:
 def pieces(context: Any) -> dict[str, Callable[[], Any]]:
     from mxtrain.checkpoint.directory import AVERAGES
     from mxtrain.optim import precision
-    from mxtrain.optim.sums import gradients
+    from mxtrain.optim.update import Update, unscale_and_clip
     from mxtrain.train import step
 
-    of_step = gradients.GradientAccumulator(context.trainer.parameters, context.devices)
-    first_device = [parameter.grad(context.devices[0]) for parameter in of_step.parameters]
+    trained = [each for each in context.trainer.parameters if each.grad_req != "null"]
+    first_device = [each.grad(context.devices[0]) for each in trained]
     return {
         "the norm, which tells finite": lambda: precision.l2_norm(first_device),
         "a copy of running statistics": lambda: step.step_statistics(context),
-        "--clip-value": lambda: of_step.clip(1.0),
+        "--clip-value": lambda: unscale_and_clip(first_device, Update(rate=0.0, factor=1.0, clip=1.0)),
         "--ema": context.companions[AVERAGES].after_update,
     }
 

@@ -7,6 +7,7 @@ the layout of buckets (`buckets.py`) or the optimizer's arithmetic (`optim`).
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, Sequence
 
@@ -22,6 +23,7 @@ from mxtrain.models.parameters.running_statistics import num_elements
 from mxtrain.optim import optimizer_state, precision
 from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.sums.grid import Grid
+from mxtrain.optim.update import Update, unscale_and_clip
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter, SummingStore
 
@@ -85,9 +87,13 @@ class LocalTrainer(mx.gluon.Trainer):
         """Return the norm of the sums, which are the same on all workers."""
         return precision.l2_norm(gradients)
 
-    def apply(self, rate: float, factor: float) -> None:
-        self.set_learning_rate(rate)
-        self._scale = factor
+    def block_maxima(self) -> None:
+        """Return nothing: gradient arrays hold the sums."""
+
+    def apply(self, update: Update) -> None:
+        unscale_and_clip(itertools.chain(*zip(*self._gradients())), update)  # device by device
+        self.set_learning_rate(update.rate)
+        self._scale = update.factor
         self.update(1)
 
     def skip_update(self) -> None:

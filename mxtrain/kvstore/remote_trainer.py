@@ -17,6 +17,7 @@ from mxtrain.data.fields import Array
 from mxtrain.kvstore.server_client import ServerClient
 from mxtrain.optim import precision
 from mxtrain.optim.sums.grid import Grid
+from mxtrain.optim.update import Update, unscale_and_clip
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 
@@ -59,8 +60,12 @@ class RemoteTrainer:
         of_share = precision.l2_norm(gradients)
         return math.sqrt(self._step_group.sum([of_share * of_share])[0])
 
-    def apply(self, rate: float, factor: float) -> None:
-        staleness = self._servers.push_pull(rate, factor)
+    def block_maxima(self) -> None:
+        """Return nothing: sums that only servers see follow no grid."""
+
+    def apply(self, update: Update) -> None:
+        unscale_and_clip([each.list_grad()[0] for each in self.parameters if each.grad_req != "null"], update)
+        staleness = self._servers.push_pull(update.rate, update.factor)
         if self.staleness is not None:
             self.staleness = staleness
 

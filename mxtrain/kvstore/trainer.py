@@ -16,6 +16,7 @@ from mxtrain.kvstore import local_trainer
 from mxtrain.kvstore.remote_trainer import RemoteTrainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.sums.grid import Grid
+from mxtrain.optim.update import Update
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 
 
@@ -63,8 +64,12 @@ class StepTrainer(Protocol):
         """Return the L2 norm that all workers judge the step by; `gradients` are those of the first device."""
         ...
 
-    def apply(self, rate: float, factor: float) -> None:
-        """Update the weights with the learning rate `rate` and the gradients times `factor`."""
+    def block_maxima(self) -> Array | None:
+        """Return the largest absolute value in each block of the step's sums; None where gradient arrays hold these."""
+        ...
+
+    def apply(self, update: Update) -> None:
+        """Move the weights."""
         ...
 
     def skip_update(self) -> None:

@@ -24,6 +24,7 @@ from mxtrain.models.parameters.running_statistics import StepStatistics
 from mxtrain.optim.precision import LossScale
 from mxtrain.optim.sums.exact_gradients import ExactAccumulator
 from mxtrain.optim.sums.gradients import GradientAccumulator
+from mxtrain.optim.update import Update
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from mxtrain.train.net import first_pass
@@ -112,12 +113,11 @@ def train_step(
     per_weight = 1.0 / weight if weight else math.nan  # without any the step is not applied
     norm = context.trainer.gradient_norm(first_device) / scale.scale * per_weight
     applied = all(map(math.isfinite, (norm, loss, weight)))
-    gradients.end_step(applied)
+    gradients.end_step(applied, context.trainer.block_maxima())
     with layer_metrics.measured(context, per_weight / scale.scale) as layers:
         if applied:
             running.apply(statistics, rows[:, NUM_SAMPLES])
-            gradients.unscale(scale.scale)
-            _update_weights(context, gradients, step, rate, norm, per_weight)
+            _update_weights(context, step, _update(context, rate, norm, per_weight, scale.scale))
         else:
             running.restore()
             context.trainer.skip_update()
@@ -263,27 +263,20 @@ def number(value: Any) -> float:
     return float(value.asscalar() if isinstance(value, mx.nd.NDArray) else value)
 
 
-def _update_weights(
-    context: TrainContext,
-    gradients: GradientAccumulator,
-    step: int,
-    rate: float,
-    norm: float,
-    per_weight: float,
-) -> None:
-    """Clip the sum of the gradients, whose mean (times `per_weight`) has the length `norm`, and move the weights.
+def _update(context: TrainContext, rate: float, norm: float, per_weight: float, scale: float) -> Update:
+    """Return what becomes of the sums of scaled gradients, whose mean (times `per_weight`) has the length `norm`."""
+    clip_norm, clip_value = context.run.optim.clip_norm, context.run.optim.clip_value
+    shorten = min(1.0, clip_norm / norm) if clip_norm and norm else 1.0
+    return Update(rate, shorten * per_weight, 1.0 / scale, clip_value / per_weight)
 
-    At the end of a run with --average only running statistics move.
-    """
+
+def _update_weights(context: TrainContext, step: int, update: Update) -> None:
+    """Move the weights, and what follows them; at the end of a run with --average only running statistics move."""
     companions = context.companions.values()
     if any(companion.holds_weights(step) for companion in companions):
         context.trainer.skip_update()
         return
-    clip_norm, clip_value = context.run.optim.clip_norm, context.run.optim.clip_value
-    if clip_value:
-        gradients.clip(clip_value / per_weight)
-    shorten = min(1.0, clip_norm / norm) if clip_norm and norm else 1.0
-    context.trainer.apply(rate, shorten * per_weight)
+    context.trainer.apply(update)
     for companion in companions:
         companion.after_update()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Mapping, NamedTuple, Protocol, Sequence
 
 from mxtrain.data.fields import Array
+from mxtrain.optim.update import Update
 
 
 class GradientSum(NamedTuple):
@@ -27,15 +28,6 @@ class StepSums(NamedTuple):
 
     squares: Array  # of each parameter, as `precision.l2_norm` computes them
     maxima: Array  # the largest absolute value of each block, as `Grid.end_step` needs them
-
-
-class Update(NamedTuple):
-    """What becomes of the sums of a step: gradients are multiplied by `unscale`, clipped, then applied."""
-
-    rate: float
-    factor: float  # the optimizer's `rescale_grad`
-    unscale: float = 1.0  # 1 / loss scale
-    clip: float = 0.0  # of a gradient's numbers; 0: none
 
 
 class Pull(Protocol):

@@ -75,9 +75,11 @@ class ExactAccumulator(GradientAccumulator):
             return np.zeros(self.grid.ends[-1], bool)  # one worker's they only copy
         return self.grid.are_beyond(exact_bits(self.group.world_size))
 
-    def end_step(self, is_applied: bool) -> None:
-        sums = [memory(parameter.grad(self.devices[0])) for parameter in self.parameters]
-        self.grid.end_step(sums, is_applied)
+    def end_step(self, is_applied: bool, maxima: Array | None = None) -> None:
+        if maxima is None:
+            self.grid.end_step([memory(each.grad(self.devices[0])) for each in self.parameters], is_applied)
+        else:
+            self.grid.follow(maxima, is_applied)
 
     def _add(self, gradients: Sequence[NDArray], is_last: bool = False) -> None:
         if self.learns:

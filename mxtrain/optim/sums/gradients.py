@@ -1,15 +1,15 @@
 """Gradient accumulation: the gradients of a step's micro-batches, summed on each device.
 
-Owns what a device's gradient arrays hold when a trainer reduces them, and how they are unscaled and clipped after.
-Does not own the reduction over devices and workers (`kvstore`) or exact sums (`exact_gradients.py`).
+Owns what a device's gradient arrays hold when a trainer reduces them. Does not own the reduction over devices and
+workers (`kvstore`) or exact sums (`exact_gradients.py`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Sequence
+from typing import Any, Sequence
 
+from mxtrain.data.fields import Array
 from mxtrain.models.nets import sparse_rows
-from mxtrain.runtime import mx
 from mxtrain.runtime.types import Device, NDArray, Parameter
 
 
@@ -46,26 +46,11 @@ class GradientAccumulator:
         self._set_fresh(True)
         return [parameter.grad(self.devices[0]) for parameter in self.parameters]
 
-    def end_step(self, is_applied: bool) -> None:
-        """Note whether the step's sums, which the gradient arrays hold by now, are applied; called before `unscale`."""
+    def end_step(self, is_applied: bool, maxima: Array | None = None) -> None:
+        """Note whether the step's sums are applied, before they change.
 
-    def unscale(self, scale: float) -> None:
-        """Divide the gradients on every device by the loss scale.
-
-        This is an operator of its own, because as part of an optimizer's factor or a clip's limit a scale would change
-        how MXNet reads that number: it reads float32 from decimals, and takes some x / 1024 for a neighbouring number.
+        The first device's gradient arrays hold them, or else `maxima` are the largest numbers of their blocks.
         """
-        if scale != 1.0:
-            for gradient in self._on_all_devices():
-                gradient *= 1.0 / scale
-
-    def clip(self, limit: float) -> None:
-        """Clip the gradients on every device to [-limit, limit]."""
-        for gradient in self._on_all_devices():
-            mx.nd.clip(gradient, -limit, limit, out=gradient)
-
-    def _on_all_devices(self) -> Iterator[NDArray]:
-        return (parameter.grad(device) for device in self.devices for parameter in self.parameters)
 
     def _last(self, device: Device) -> list[NDArray]:
         """Return the gradients of the last backward pass there, zero where it did not reach."""

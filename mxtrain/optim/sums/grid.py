@@ -128,12 +128,15 @@ class Grid:
         return arrays[index][start : start + BLOCK]
 
     def end_step(self, sums: Sequence[Array], is_applied: bool) -> None:
-        """Take exponents for the next step from the sums of this one.
+        """Take exponents for the next step from the sums of this one."""
+        self.follow(self.maxima(sums), is_applied)
+
+    def follow(self, maxima: Array, is_applied: bool) -> None:
+        """Take exponents for the next step from the `maxima` of the sums of this one.
 
         A step that is not applied leaves them as they were; but where a number was out of reach they are raised. They
         are unknown again where all sums of a step that is applied are zero.
         """
-        maxima = self.maxima(sums)
         is_out_of_reach = np.isinf(maxima).any() and not np.isnan(maxima).any()
         if is_out_of_reach:
             reach = np.ldexp(1.0, self.scaled + self.reach)

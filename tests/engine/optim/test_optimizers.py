@@ -13,6 +13,7 @@ from mxtrain.config.components.optimizers import parse as parse_optimizer
 from mxtrain.core.errors import UsageError
 from mxtrain.kvstore.trainer import open_trainer
 from mxtrain.optim import extra_optimizers, optimizers
+from mxtrain.optim.update import Update
 from mxtrain.optim.weight_decay import exempt_from_decay, is_bias_or_norm
 from mxtrain.runtime import mx
 from tests.support.losses.reference_optimizers import REFERENCES
@@ -67,7 +68,7 @@ def update(trainer: Any, gradients: list[Any], rate: float) -> None:
         for context, held in zip(parameter.list_ctx(), parameter.list_grad()):
             held[:] = mx.nd.array(gradient * BATCH / SCALE, ctx=context)
             parameter.data(context)._fresh_grad = True
-    trainer.apply(rate, SCALE / BATCH)
+    trainer.apply(Update(rate, SCALE / BATCH))
 
 
 def weights_on(trainer: Any, device: int) -> list[Any]:

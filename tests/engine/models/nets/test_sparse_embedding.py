@@ -14,6 +14,7 @@ from mxtrain.kvstore.trainer import open_trainer
 from mxtrain.models import SparseEmbedding
 from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.sums.gradients import GradientAccumulator
+from mxtrain.optim.update import Update
 from mxtrain.runtime import mx
 
 IDS = [[0, 3, 3], [7, 1, 3], [9, 9, 2], [4, 0, 5]]
@@ -34,8 +35,7 @@ def trained(layer: Any, contexts: list[Any], optimizer: Any, scale: float = 1.0)
         gradients.write_sums()
         trainer.start_reduce()
         trainer.finish_reduce()
-        gradients.unscale(scale)
-        trainer.apply(optimizer.lr, 1 / 7)
+        trainer.apply(Update(optimizer.lr, 1 / 7, 1 / scale))
     for context in contexts[1:]:
         assert (layer.weight.data(context).asnumpy() == layer.weight.data(contexts[0]).asnumpy()).all()
     return layer.weight.data(contexts[0]).asnumpy()
