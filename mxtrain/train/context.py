@@ -117,6 +117,8 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     trained = _trained_parameters(run, net)
     optimizer = optimizers.build(optim, task.objects)
     extra_optimizer_state = ExtraOptimizerState(optimizer)
+    grid = _grid(job, trained)
+    has_owners = bool(group.owners) and not is_trial
     trainer = open_trainer(
         trained,
         optimizer,
@@ -126,6 +128,8 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         group,
         running_statistics.num_rows(job.plan.batch.num_micro_batches),
         stores.rounds_gradients(optim.compress),
+        owners.connect(group.rank, group.owners, owners.layout_of(trained, optim)) if has_owners else None,
+        grid,
     )
     return TrainContext(
         job=job,
@@ -138,7 +142,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         optimizer=optimizer,
         extra_optimizer_state=extra_optimizer_state,
         devices=devices,
-        grid=_grid(job, trained),
+        grid=grid,
         companions=companions,
         needs_input_grad=running_statistics.need_input_grad(net),
         sample_counter=running_statistics.SampleCounter(),
