@@ -13,7 +13,10 @@ import time
 import weakref
 from typing import Collection, Dict, Iterator, Tuple
 
+import numpy as np
+
 from mxtrain.cluster import unix_sockets
+from mxtrain.data.fields import Array
 
 ACCEPTED = b"+"
 MAX_LINE = 32
@@ -96,3 +99,8 @@ def _read_line(connection: socket.socket) -> bytes:
             raise ConnectionError
         line += byte
     return line.strip()
+
+
+def octets(numbers: Array) -> memoryview:
+    """Return the memory of a flat array, which may be empty."""
+    return numbers.view(np.uint8).data

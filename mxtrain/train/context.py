@@ -18,6 +18,8 @@ from mxtrain.cluster.worker_group import WorkerGroup, step_group
 from mxtrain.config import Run, exact_sums
 from mxtrain.config.checks import store_checks
 from mxtrain.config.components import stores
+from mxtrain.kvstore.owners import layout, remote
+from mxtrain.kvstore.owners.owner import Owners
 from mxtrain.kvstore.trainer import StepTrainer, open_trainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.models.parameters import running_statistics, weights
@@ -118,7 +120,6 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     optimizer = optimizers.build(optim, task.objects)
     extra_optimizer_state = ExtraOptimizerState(optimizer)
     grid = _grid(job, trained)
-    has_owners = bool(group.owners) and not is_trial
     trainer = open_trainer(
         trained,
         optimizer,
@@ -128,7 +129,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         group,
         running_statistics.num_rows(job.plan.batch.num_micro_batches),
         stores.rounds_gradients(optim.compress),
-        owners.connect(group.rank, group.owners, owners.layout_of(trained, optim)) if has_owners else None,
+        None if is_trial else _owners(job, trained),
         grid,
     )
     return TrainContext(
@@ -150,6 +151,13 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         clock=StageClock(job.began, run.output.sample_steps),
         untried=set(devices),
     )
+
+
+def _owners(job: TrainingJob, parameters: Sequence[Parameter]) -> Owners | None:
+    """Return the servers that own these parameters, connected; None where workers hold them."""
+    if not job.group.owners:
+        return None
+    return remote.connect(job.group.rank, job.group.owners, layout.of_parameters(parameters, job.run.optim))
 
 
 def _companions(job: TrainingJob, net: Block) -> dict[str, Companion]:

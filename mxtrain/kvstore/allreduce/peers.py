@@ -17,7 +17,7 @@ from typing import Dict, Iterable, Sequence
 from mxtrain.core.errors import RestartMe
 from mxtrain.data.fields import Array
 from mxtrain.kvstore import connections
-from mxtrain.kvstore.allreduce.partition import octets
+from mxtrain.kvstore.connections import octets
 
 DATA, WATCH = b"data", b"watch"
 PURPOSES = (DATA, WATCH)

@@ -170,10 +170,14 @@ class Grid:
     def maxima(self, gradients: Sequence[Array]) -> Array:
         """Return the largest absolute value of each block; not finite where one of its numbers is not."""
         found = np.empty(self.ends[-1], np.float32)
-        write = native.block_maxima or _write_maxima
         for gradient, maxima in zip(gradients, np.split(found, self.ends[:-1])):
-            write(gradient, maxima)
+            write_maxima(gradient, maxima)
         return found
+
+
+def write_maxima(values: Array, maxima: Array) -> None:
+    """Write the largest absolute value of each block of `values` to `maxima`, as `Grid.maxima` returns them."""
+    (native.block_maxima or _write_maxima)(values, maxima)
 
 
 def num_blocks(size: int) -> int:
