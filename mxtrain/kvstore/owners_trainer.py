@@ -31,7 +31,7 @@ class OwnersTrainer:
     With a `grid` gradients are summed on it.
     """
 
-    is_remote = True
+    is_remote = False
     staleness: int | None = None  # all workers wait for each other, so no gradient is of older weights
 
     def __init__(
@@ -62,10 +62,9 @@ class OwnersTrainer:
         ]
 
     def _push(self, place: int, gradient: NDArray) -> None:
-        values = memory(
-            gradient if gradient.context.device_type == "cpu" else gradient.as_in_context(mx.cpu())
-        )
-        self._owners.push(self._trained[place], gradient_sum(values, place, self._grid))
+        values = memory(_on_host(gradient))  # from here on the totals are there too
+        wide = NO_BLOCKS if self._grid is None else self._grid.wide_totals(place)
+        self._owners.push(self._trained[place], GradientSum(values, *wide))
 
     def finish_reduce(self, statistics: Sequence[NDArray] = ()) -> None:
         """Wait until all gradients are pushed, and sum `statistics` over the workers."""
@@ -88,6 +87,15 @@ class OwnersTrainer:
     def block_maxima(self) -> Array | None:
         assert self._sums is not None, "called before finish_reduce"
         return self._sums.maxima
+
+    def show_sums(self) -> bool:
+        gradients = [self.parameters[index].list_grad()[0] for index in self._trained]
+        on_host = [_on_host(gradient) for gradient in gradients]
+        self._owners.pull_sums(self._trained, list(map(memory, on_host))).wait()
+        for gradient, array in zip(gradients, on_host):
+            if array is not gradient:
+                array.copyto(gradient)
+        return True
 
     def apply(self, update: Update) -> None:
         self._owners.apply(update)
@@ -135,18 +143,16 @@ class OwnersTrainer:
         indices = self._trained if indices is None else indices
         mx.nd.waitall()  # until nothing computes with what is overwritten
         data = [self.parameters[index].list_data() for index in indices]
-        on_host = [
-            first if first.context.device_type == "cpu" else first.copyto(mx.cpu()) for first, *_ in data
-        ]
+        on_host = [_on_host(first) for first, *_ in data]
         self._owners.pull(indices, list(map(memory, on_host))).wait()
         for (first, *others), array in zip(data, on_host):
             for other in others if array is first else (first, *others):
                 array.copyto(other)
 
 
-def gradient_sum(values: Array, place: int, grid: Grid | None) -> GradientSum:
-    """Return what a worker pushes of the trained parameter at `place`, whose total, rounded, is `values`."""
-    return GradientSum(values, *(NO_BLOCKS if grid is None else grid.wide_totals(place)))
+def _on_host(array: NDArray) -> NDArray:
+    """Return an array of a CPU itself, of a GPU a copy."""
+    return array if array.context.device_type.startswith("cpu") else array.copyto(mx.cpu())
 
 
 def _shaped(array: Array, parameter: Parameter) -> Array:

@@ -36,7 +36,7 @@ class StepTrainer(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """True where servers update the weights: `apply` sends gradients and fetches what became of them."""
+        """True where others may have moved the weights that `apply` fetches."""
         ...
 
     @property
@@ -68,6 +68,10 @@ class StepTrainer(Protocol):
 
     def block_maxima(self) -> Array | None:
         """Return the largest absolute value in each block of the step's sums; None where gradient arrays hold these."""
+        ...
+
+    def show_sums(self) -> bool:
+        """Have the first device's gradient arrays hold the sums of the step, if only here; False where none can."""
         ...
 
     def apply(self, update: Update) -> None:

@@ -37,7 +37,8 @@ class Kind(enum.IntEnum):
     WRITE_STATE = 9
     READ_COUNTS = 10
     WRITE_COUNTS = 11
-    DONE = 12
+    PULL_SUM = 12
+    DONE = 13
 
 
 class Head(NamedTuple):

@@ -114,9 +114,15 @@ class RemoteOwners:
         self._of(index).request(Head(Kind.PUT, index), [weights], _done).result()
 
     def pull(self, indices: Sequence[int], into: Sequence[Array]) -> RemotePull:
+        return self._pull(Kind.PULL, indices, into)
+
+    def pull_sums(self, indices: Sequence[int], into: Sequence[Array]) -> RemotePull:
+        return self._pull(Kind.PULL_SUM, indices, into)
+
+    def _pull(self, kind: Kind, indices: Sequence[int], into: Sequence[Array]) -> RemotePull:
         answers = []
         for index, array in zip(indices, into):
-            head = Head(Kind.PULL, index, self._step)
+            head = Head(kind, index, self._step)
             answers.append(self._of(index).request(head, [], functools.partial(_fill, array)))
         return RemotePull(answers)
 

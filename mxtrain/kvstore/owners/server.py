@@ -150,6 +150,8 @@ class Server:
             self._check(head, index in owner.indices)
             if head.kind == Kind.PULL:
                 messages.send(connection, done, [owner.weights(index)])
+            elif head.kind == Kind.PULL_SUM:
+                messages.send(connection, done, [owner.sum_of(index).numbers])
             elif head.kind == Kind.PUT:
                 self._check(head, head.num_bytes == 4 * self._sizes[index])
                 messages.receive_into(connection, owner.weights(index))

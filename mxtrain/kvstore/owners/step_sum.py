@@ -18,14 +18,14 @@ PIECE = BLOCK * 64  # numbers at a time, which a core's own cache holds also as 
 class StepSum:
     """The sum of `num_addends` gradients of this shape.
 
-    A float64 array holds it from the first worker's first number to the last one's last. A single worker's is there as
-    it comes.
+    A float64 array holds it from the first worker's first number to the last one's last, then `total`, whose memory
+    `numbers` are. A single worker's is there as it comes.
     """
 
     def __init__(self, shape: tuple[int, ...], num_addends: int):
         self.total: NDArray = mx.nd.zeros(shape)
-        self._numbers, self._num_left = memory(self.total), num_addends
-        self._exact = np.zeros(len(self._numbers)) if num_addends > 1 else None
+        self.numbers, self._num_left = memory(self.total), num_addends
+        self._exact = np.zeros(len(self.numbers)) if num_addends > 1 else None
         self._adding = threading.Lock()
 
     @property
@@ -40,7 +40,7 @@ class StepSum:
         """
         part = slice(start, start + len(values))
         if self._exact is None:
-            self._numbers[part] = values
+            self.numbers[part] = values
             return
         numbers = values.astype(np.float64)
         first, last = np.searchsorted(wide_blocks, [start // BLOCK, -(-part.stop // BLOCK)])
@@ -56,5 +56,5 @@ class StepSum:
             self._num_left -= 1
             if not self._num_left and self._exact is not None:
                 with np.errstate(over="ignore", invalid="ignore"):
-                    self._numbers[:] = self._exact
+                    self.numbers[:] = self._exact
                 self._exact = None
