@@ -15,6 +15,7 @@ from mxtrain.runtime.types import Parameter
 class Layout:
     """All parameters of a trainer in order, and the flags of the optimizer."""
 
+    names: list[str]  # by which some optimizers know biases
     shapes: list[list[int]]
     are_trained: list[bool]
     rate_factors: list[float]
@@ -37,6 +38,7 @@ def from_json(text: bytes) -> Layout:
 def of_parameters(parameters: Sequence[Parameter], optim: Optim) -> Layout:
     """Return the layout of a trainer's parameters."""
     return Layout(
+        [each.name for each in parameters],
         [list(each.shape) for each in parameters],
         [each.grad_req != "null" for each in parameters],
         [each.lr_mult for each in parameters],

@@ -21,7 +21,7 @@ from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.sums.grid import num_blocks, write_maxima
 from mxtrain.optim.update import Update, unscale_and_clip
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import NDArray
+from mxtrain.runtime.types import NDArray, Parameter
 
 
 class ParameterOwner:
@@ -31,8 +31,7 @@ class ParameterOwner:
         self.indices, self._num_workers = list(indices), num_workers
         self.trained = [index for index in indices if layout.are_trained[index]]
         self._optimizer = optimizers.build(Optim(**layout.optim))
-        self._optimizer.lr_mult = dict(enumerate(layout.rate_factors))
-        self._optimizer.wd_mult = dict(enumerate(layout.decay_factors))
+        self._optimizer.param_dict = {index: _described(layout, index) for index in self.trained}
         self._updater = mx.optimizer.get_updater(self._optimizer)
         self._weights = {index: mx.nd.zeros(tuple(layout.shapes[index])) for index in indices}
         self._sums: dict[int, StepSum] = {}
@@ -106,3 +105,13 @@ class ParameterOwner:
         self._optimizer._all_index_update_counts[0] = restored
         self._optimizer._set_current_context(0)
         self._optimizer.num_update = max(restored.values(), default=0)
+
+
+def _described(layout: Layout, index: int) -> Parameter:
+    """Return a parameter without numbers, as optimizers look at one of a Trainer."""
+    return mx.gluon.Parameter(
+        layout.names[index],
+        shape=tuple(layout.shapes[index]),
+        lr_mult=layout.rate_factors[index],
+        wd_mult=layout.decay_factors[index],
+    )

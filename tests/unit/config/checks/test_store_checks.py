@@ -122,6 +122,6 @@ def test_what_owners_can_do(flags: dict[str, Any]) -> None:
 
 def test_rows_of_tables_do_not_go_to_owners() -> None:
     with pytest.raises(
-        UsageError, match="--update servers with a row-sparse table in the net: .* leave --update out"
+        UsageError, match=r"--update servers with a row-sparse table in the net: .* leave --update out"
     ):
         check_tables(run(**OWNED), [])
