@@ -53,8 +53,8 @@ class StepSum:
     def finish_addend(self) -> None:
         """Note that a worker has added all of its numbers."""
         with self._adding:
-            self._num_left -= 1
-            if not self._num_left and self._exact is not None:
+            if self._num_left == 1 and self._exact is not None:
                 with np.errstate(over="ignore", invalid="ignore"):
                     self.numbers[:] = self._exact
                 self._exact = None
+            self._num_left -= 1  # from here on others read the sum
