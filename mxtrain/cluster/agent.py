@@ -148,11 +148,8 @@ class Agent(WorkerGroup):
 
     def report_progress(self, phase: str | None = None, step: int | None = None) -> None:
         last_phase, last_step, _ = self._progress
-        self._progress = (
-            last_phase if phase is None else phase,
-            last_step if step is None else step,
-            time.monotonic(),
-        )
+        phase, step = (last_phase if phase is None else phase), (last_step if step is None else step)
+        self._progress = phase, step, time.monotonic()
 
     def send_note(self, note: dict[str, Any]) -> None:
         self._note = note

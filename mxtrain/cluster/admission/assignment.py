@@ -42,7 +42,7 @@ class Assignment:
 
     @property
     def has_ps_lite(self) -> bool:
-        """Whether sums travel through ps-lite's servers."""
+        """True where sums travel through ps-lite's servers."""
         return self.num_servers > 0 and not self.owners
 
 

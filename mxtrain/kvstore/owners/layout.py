@@ -1,4 +1,4 @@
-"""What owners have to know of a run's parameters and its optimizer, as plain data that travels."""
+"""The layout of parameters: all that owners have to know of a run's and of its optimizer, as data that travels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Layout:
 
     @property
     def sizes(self) -> list[int]:
-        """How many numbers each parameter has."""
+        """Numbers in each parameter."""
         return [math.prod(shape) for shape in self.shapes]
 
     def to_json(self) -> bytes:

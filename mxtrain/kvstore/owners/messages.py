@@ -23,8 +23,8 @@ ENDED = b"."
 PUSHES, REQUESTS, WATCH = b"pushes", b"requests", b"watch"
 
 
-class Kind(enum.IntEnum):
-    """What a message is."""
+class Message(enum.IntEnum):
+    """The meaning of a message."""
 
     LAYOUT = 1
     PUT = 2
@@ -44,7 +44,7 @@ class Kind(enum.IntEnum):
 class Head(NamedTuple):
     """The head of a message."""
 
-    kind: int
+    message: int
     parameter: int = -1
     step: int = -1
     num_bytes: int = 0  # that follow

@@ -50,7 +50,7 @@ class ParameterOwner:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all sums of the step have come from all workers."""
+        """True once all sums of the step have come from all workers."""
         return len(self._sums) == len(self.trained) and all(each.is_complete for each in self._sums.values())
 
     def step_sums(self) -> StepSums:

@@ -21,7 +21,7 @@ from mxtrain.data.fields import Array
 from mxtrain.kvstore import connections
 from mxtrain.kvstore.owners import messages, placement
 from mxtrain.kvstore.owners.layout import Layout
-from mxtrain.kvstore.owners.messages import PUSHES, REQUESTS, WATCH, Head, Kind
+from mxtrain.kvstore.owners.messages import PUSHES, REQUESTS, WATCH, Head, Message
 from mxtrain.kvstore.owners.owner import GradientSum, StepSums
 from mxtrain.optim.sums.grid import num_blocks
 from mxtrain.optim.update import Update
@@ -59,7 +59,7 @@ class Server:
         self._requester = ThreadPoolExecutor(1, thread_name_prefix=self._name)
 
     def push(self, index: int, step: int, parts: Sequence[Array]) -> None:
-        self._naming(lambda: messages.send(self._pushes, Head(Kind.PUSH, index, step), parts))
+        self._naming(lambda: messages.send(self._pushes, Head(Message.PUSH, index, step), parts))
 
     def request(
         self, head: Head, parts: Sequence[Array | bytes], answer: Callable[[socket.socket], Result]
@@ -108,21 +108,21 @@ class RemoteOwners:
         self._servers, self._layout, self._sizes = servers, layout, layout.sizes
         self._places = placement.place(self._sizes, len(servers))
         self._step = 0
-        self._on_all(Head(Kind.LAYOUT), [layout.to_json()], _done)
+        self._on_all(Head(Message.LAYOUT), [layout.to_json()], _done)
 
     def put(self, index: int, weights: Array) -> None:
-        self._of(index).request(Head(Kind.PUT, index), [weights], _done).result()
+        self._of(index).request(Head(Message.PUT, index), [weights], _done).result()
 
     def pull(self, indices: Sequence[int], into: Sequence[Array]) -> RemotePull:
-        return self._pull(Kind.PULL, indices, into)
+        return self._pull(Message.PULL, indices, into)
 
     def pull_sums(self, indices: Sequence[int], into: Sequence[Array]) -> RemotePull:
-        return self._pull(Kind.PULL_SUM, indices, into)
+        return self._pull(Message.PULL_SUM, indices, into)
 
-    def _pull(self, kind: Kind, indices: Sequence[int], into: Sequence[Array]) -> RemotePull:
+    def _pull(self, message: Message, indices: Sequence[int], into: Sequence[Array]) -> RemotePull:
         answers = []
         for index, array in zip(indices, into):
-            head = Head(kind, index, self._step)
+            head = Head(message, index, self._step)
             answers.append(self._of(index).request(head, [], functools.partial(_fill, array)))
         return RemotePull(answers)
 
@@ -140,7 +140,7 @@ class RemoteOwners:
         answers = []
         for server, indices in zip(self._servers, owned):
             here = [index for index in indices if index in counts]
-            head = Head(Kind.FINISH, step=self._step)
+            head = Head(Message.FINISH, step=self._step)
             num_of_blocks = [counts[index] for index in here]
             answers.append((here, server.request(head, [], functools.partial(_step_sums, num_of_blocks))))
         for here, answer in answers:
@@ -150,29 +150,29 @@ class RemoteOwners:
         return StepSums(squares[trained], np.concatenate([np.zeros(0, np.float32), *maxima.values()]))
 
     def apply(self, update: Update) -> None:
-        self._decide(Kind.APPLY, [np.array(update)])
+        self._decide(Message.APPLY, [np.array(update)])
 
     def drop(self) -> None:
-        self._decide(Kind.DROP, [])
+        self._decide(Message.DROP, [])
 
-    def _decide(self, kind: Kind, parts: Sequence[Array]) -> None:
+    def _decide(self, message: Message, parts: Sequence[Array]) -> None:
         for server in self._servers:
-            server.request(Head(kind, step=self._step), parts, lambda end: None)
+            server.request(Head(message, step=self._step), parts, lambda end: None)
         self._step += 1
 
     def read_state(self, index: int) -> list[Array]:
-        return self._of(index).request(Head(Kind.READ_STATE, index, self._step), [], _state).result()
+        return self._of(index).request(Head(Message.READ_STATE, index, self._step), [], _state).result()
 
     def write_state(self, index: int, arrays: Sequence[Array]) -> None:
         lengths = np.array([len(arrays), *map(len, arrays)], np.int64)
-        self._of(index).request(Head(Kind.WRITE_STATE, index), [lengths, *arrays], _done).result()
+        self._of(index).request(Head(Message.WRITE_STATE, index), [lengths, *arrays], _done).result()
 
     def update_counts(self) -> Mapping[str, int]:
-        found = self._on_all(Head(Kind.READ_COUNTS, step=self._step), [], _text)
+        found = self._on_all(Head(Message.READ_COUNTS, step=self._step), [], _text)
         return {index: count for text in found for index, count in json.loads(text).items()}
 
     def set_update_counts(self, counts: Mapping[str, int]) -> None:
-        self._on_all(Head(Kind.WRITE_COUNTS), [json.dumps(dict(counts)).encode()], _done)
+        self._on_all(Head(Message.WRITE_COUNTS), [json.dumps(dict(counts)).encode()], _done)
 
     def close(self) -> None:
         """Leave the servers in peace."""

@@ -23,7 +23,7 @@ from mxtrain.kvstore import connections
 from mxtrain.kvstore.owners import layout as layouts
 from mxtrain.kvstore.owners import messages, placement
 from mxtrain.kvstore.owners.layout import Layout
-from mxtrain.kvstore.owners.messages import Head, Kind
+from mxtrain.kvstore.owners.messages import Head, Message
 from mxtrain.kvstore.owners.owner import StepSums
 from mxtrain.kvstore.owners.parameter_owner import ParameterOwner
 from mxtrain.kvstore.owners.step_sum import PIECE
@@ -104,7 +104,7 @@ class Server:
         while True:
             head = messages.receive_head(connection)
             owner = self._ready(head.step)
-            self._check(head, head.kind == Kind.PUSH and head.parameter in owner.trained)
+            self._check(head, head.message == Message.PUSH and head.parameter in owner.trained)
             size = self._sizes[head.parameter]
             num_wide = int(messages.receive_array(connection, 1, np.int64)[0])
             self._check(head, 0 <= num_wide <= num_blocks(size))
@@ -125,42 +125,42 @@ class Server:
     def _answer(self, connection: socket.socket) -> None:
         while True:
             head = messages.receive_head(connection)
-            if head.kind == Kind.LAYOUT:
+            if head.message == Message.LAYOUT:
                 self._take_layout(layouts.from_json(messages.receive_bytes(connection, head.num_bytes)))
-                messages.send(connection, Head(Kind.DONE))
+                messages.send(connection, Head(Message.DONE))
                 continue
             owner = self._ready(head.step)
-            if head.kind in (Kind.APPLY, Kind.DROP):
+            if head.message in (Message.APPLY, Message.DROP):
                 self._decide(owner, self._decision(connection, head))
-            elif head.kind == Kind.FINISH:
-                messages.send(connection, Head(Kind.DONE), self._finished(owner))
+            elif head.message == Message.FINISH:
+                messages.send(connection, Head(Message.DONE), self._finished(owner))
             else:
                 self._exchange(owner, connection, head)
 
     def _exchange(self, owner: ParameterOwner, connection: socket.socket, head: Head) -> None:
         """Answer a request that leaves the step where it is."""
         index = head.parameter
-        done = Head(Kind.DONE, index)
-        if head.kind == Kind.READ_COUNTS:
+        done = Head(Message.DONE, index)
+        if head.message == Message.READ_COUNTS:
             messages.send(connection, done, [json.dumps(dict(owner.update_counts())).encode()])
-        elif head.kind == Kind.WRITE_COUNTS:
+        elif head.message == Message.WRITE_COUNTS:
             owner.set_update_counts(json.loads(messages.receive_bytes(connection, head.num_bytes)))
             messages.send(connection, done)
         else:
             self._check(head, index in owner.indices)
-            if head.kind == Kind.PULL:
+            if head.message == Message.PULL:
                 messages.send(connection, done, [owner.weights(index)])
-            elif head.kind == Kind.PULL_SUM:
+            elif head.message == Message.PULL_SUM:
                 messages.send(connection, done, [owner.sum_of(index).numbers])
-            elif head.kind == Kind.PUT:
+            elif head.message == Message.PUT:
                 self._check(head, head.num_bytes == 4 * self._sizes[index])
                 messages.receive_into(connection, owner.weights(index))
                 messages.send(connection, done)
-            elif head.kind == Kind.READ_STATE:
+            elif head.message == Message.READ_STATE:
                 arrays = owner.state(index)
                 lengths = np.array([len(arrays), *map(len, arrays)], np.int64)
                 messages.send(connection, done, [lengths, *arrays])
-            elif head.kind == Kind.WRITE_STATE:
+            elif head.message == Message.WRITE_STATE:
                 owner.write_state(index, list(self._state(connection, head)))
                 messages.send(connection, done)
             else:
@@ -204,7 +204,7 @@ class Server:
 
     @staticmethod
     def _decision(connection: socket.socket, head: Head) -> Update | None:
-        if head.kind == Kind.DROP:
+        if head.message == Message.DROP:
             return None
         return Update(*messages.receive_array(connection, len(Update._fields), np.float64).tolist())
 

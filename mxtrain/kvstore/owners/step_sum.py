@@ -30,7 +30,7 @@ class StepSum:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all have added theirs; `total` holds the sum then."""
+        """True once all have added theirs, and `total` holds the sum."""
         return not self._num_left
 
     def add(self, start: int, values: Array, wide_blocks: Array, wide_totals: Array) -> None:
