@@ -25,6 +25,7 @@ class Assignment:
     resume_step: int
     is_writer: bool
     local_workers: int
+    local_servers: int = 0  # that share its host's memory
     uses_unix_sockets: bool = False
     socket_number: int = (
         0  # of this process's unix socket, where there are gateways; else it takes one itself
@@ -51,8 +52,9 @@ def assign_ranks(
     namespaces = {(info.host, info.boot_id, info.socket_namespace) for info in infos}
     uses_unix_sockets = len(namespaces) == 1 and infos[0].socket_namespace != ""
     gateways = routes.plan(infos)
+    servers = rendezvous.of_role(infos, "server")
     several_disks = len({info.folder for info in workers}) > 1
-    peers = () if rendezvous.of_role(infos, "server") else _peers(infos, gateways, workers)
+    peers = () if servers else _peers(infos, gateways, workers)
     assignments, problems = [], rendezvous.remarks(infos)
     for info, gateway in zip(infos, gateways):
         first_on_disk = next((each for each in workers if each.folder == info.folder), None)
@@ -60,11 +62,12 @@ def assign_ranks(
             Assignment(
                 ps_port=gateways[0].scheduler_number or ps_port,
                 num_workers=len(workers),
-                num_servers=len(rendezvous.of_role(infos, "server")),
+                num_servers=len(servers),
                 rank=workers.index(info) if info.role == "worker" else -1,
                 resume_step=resume_step,
                 is_writer=info is first_on_disk,
                 local_workers=len(rendezvous.on_host(info, workers)),
+                local_servers=len(rendezvous.on_host(info, servers)),
                 is_first_on_host=info in rendezvous.on_host(info, workers)[:1],
                 uses_unix_sockets=uses_unix_sockets or gateway.number > 0,
                 socket_number=gateway.number,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import functools
-from typing import TYPE_CHECKING, Iterable, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Iterator, NamedTuple
 
 import numpy as np
 
@@ -12,19 +11,17 @@ from mxtrain.config import Run
 from mxtrain.config.components import nets
 from mxtrain.core.system import machine
 from mxtrain.models import remat
-from mxtrain.models.contract import Shape
 from mxtrain.models.parameters import running_statistics, weights
-from mxtrain.optim import freeze, layer_rates, optimizer_state, optimizers, schedules
+from mxtrain.optim import layer_rates, schedules
 from mxtrain.optim.weight_decay import exempt_from_decay
-from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.job import TrainingJob
-from mxtrain.train.net import memory_plan, net_bytes, ways
+from mxtrain.train.net import described, memory_plan, net_bytes, ways
 from mxtrain.train.net.memory_plan import NetBytes
 from mxtrain.train.net.net_bytes import num_bytes
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block, Optimizer, Parameter
+    from mxtrain.runtime.types import Block, Parameter
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "", "")
 
@@ -46,54 +43,40 @@ def description(job: TrainingJob) -> Description:
 
     A GPT that is too large for this machine is described and not built, which a line says.
     """
-    run, task, num_devices = job.run, job.task, job.plan.batch.num_devices
+    run, num_devices = job.run, job.plan.batch.num_devices
     left = machine.available_memory()
     if nets.takes(run.model.model) == nets.TOKENS:
-        net = task.build_net()
-        if 2 * num_devices * sum(map(num_bytes, net.collect_params().values())) > left:
-            facts = _described(job, net)
-            lines = _table(run, net, num_devices, facts)
+        known = described.of_job(job)
+        if known is not None and 2 * num_devices * _weights(known.net) > left:
+            if not run.optim.decay_all:
+                exempt_from_decay(known.net.collect_params().values())
+            layer_rates.scale_rates(known.net, run.optim)
+            facts = described.num_bytes(job, known)
+            lines = _table(run, known.net, num_devices, facts)
             remark = f"this machine has {_mb(left)} left, which is too little: nothing was built"
-            return Description(f"{lines}\n{remark}", _memory(job, net, facts, left))
+            return Description(f"{lines}\n{remark}", _memory(job, known.net, facts, left))
     context = build_context(job, is_trial=True)
     facts = _built(job, context)
-    return Description(
-        _table(run, context.net, num_devices, facts), _memory(job, remat.unwrapped(context.net), facts, left)
-    )
+    return Description(_table(run, context.net, num_devices, facts), _memory(job, context.net, facts, left))
 
 
-def _described(job: TrainingJob, net: Block) -> NetBytes:
-    """Mark what trains and decays, and return the bytes of a net that is not built."""
-    run = job.run
-    if run.model.freeze:
-        freeze.freeze(net, run.model.freeze)
-    if not run.optim.decay_all:
-        exempt_from_decay(net.collect_params().values())
-    layer_rates.scale_rates(net, run.optim)
-    shape = (job.plan.batch.micro_batch, *job.task.contract().inputs[0])
-    known = _of_parameters(job, net, optimizers.build(run.optim, job.task.objects))
-    parameters = net.collect_params().values()
-    return net_bytes.of_graph(known, parameters, net(mx.sym.var("data")), {"data": shape})
+def _weights(net: Block) -> int:
+    return sum(map(num_bytes, net.collect_params().values()))
 
 
 def _built(job: TrainingJob, context: TrainContext) -> NetBytes:
     """Return the bytes of a net that is built; without those of activations where it is no graph."""
-    known, graph = _of_parameters(job, context.net, context.optimizer), remat.graph_of(context.net)
+    net, graph = context.net, remat.graph_of(context.net)
+    known = net_bytes.with_optimizer(job.run, net, context.optimizer)
     if graph is None:
         return known
     micro_batch, inputs = job.plan.batch.micro_batch, job.task.contract().inputs
     shapes = {each.name: (micro_batch, *shape) for each, shape in zip(graph[0], inputs)}
-    return net_bytes.of_graph(known, context.net.collect_params().values(), graph[1], shapes)
-
-
-def _of_parameters(job: TrainingJob, net: Block, optimizer: Optimizer) -> NetBytes:
-    parameters = list(weights.named_parameters(net).values())
-    of_optimizer = state_bytes(optimizer, [each.shape for each in parameters if _trains(each)])
-    return net_bytes.of_parameters(parameters, of_optimizer, bool(job.run.optim.ema))
+    return net_bytes.of_graph(known, net.collect_params().values(), graph[1], shapes)
 
 
 def _memory(job: TrainingJob, net: Block, facts: NetBytes, left: int) -> list[str]:
-    trained = [each for each in net.collect_params().values() if _trains(each)]
+    trained = net_bytes.trained_of(net)
     processes = functools.partial(net_bytes.processes_of, batch=job.plan.batch, trained=trained)
     return ways.table(*ways.planned(job.run, facts, processes), left)
 
@@ -133,16 +116,6 @@ def _sums(run: Run, parameters: list[Parameter], num_devices: int, facts: NetByt
         f"state of {run.optim.optimizer} {_mb(facts.state)}{averages}, and what it "
         f"computes{f' (about {_mb(computed)} a micro-batch)' if computed else ''}"
     )
-
-
-def state_bytes(optimizer: Optimizer, shapes: Iterable[Shape]) -> int:
-    """Return the size of the optimizer's state for weights of these shapes, made once for each shape."""
-    total = 0
-    for index, (shape, count) in enumerate(collections.Counter(map(tuple, shapes)).items()):
-        made = optimizer.create_state_multi_precision(index, mx.nd.empty(shape))
-        arrays = optimizer_state.state_arrays(made)
-        total += count * sum(array.size * np.dtype(array.dtype).itemsize for array in arrays)
-    return total
 
 
 def _trains(parameter: Parameter) -> bool:

@@ -94,6 +94,31 @@ def advice(own: PlannedWay, ways: Sequence[PlannedWay], left: int) -> list[str]:
     return [f"{needs}: {fitting.way.flags} fits, with {_mb(fitting.num_bytes)}"]
 
 
+def refusal(
+    own: PlannedWay, ways: Sequence[PlannedWay], left: int, local_workers: int, local_servers: int
+) -> str | None:
+    """Return why so many processes of the job cannot be on one host with `left` bytes, and what can; None if they fit.
+
+    What is sure counts against them, and what is likely against the other ways.
+    """
+    needed = own.plan.at_least_on_host(local_workers, local_servers)
+    if needed <= left:
+        return None
+    of_others = (
+        (each, each.plan.on_host(local_workers, min(local_servers, each.processes.servers))) for each in ways
+    )
+    fitting = next(((each.way.flags, size) for each, size in of_others if size <= left), None)
+    way_out = (
+        "give more hosts or a smaller net"
+        if fitting is None
+        else f"{fitting[0]} fits, with {_mb(fitting[1])}"
+    )
+    return (
+        f"weights, gradients and what the optimizer holds take {_mb(needed)} on this host, which has {_mb(left)} left; "
+        f"{way_out}"
+    )
+
+
 def _planned(way: Way, net: NetBytes, processes: Processes) -> PlannedWay:
     return PlannedWay(way, processes, memory_plan.of_way(way, net, processes))
 
