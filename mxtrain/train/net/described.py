@@ -6,6 +6,7 @@ Owns which nets are known well enough, and the refusal of a job that cannot fit 
 from __future__ import annotations
 
 import functools
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mxtrain.config import Run, batch_plan
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from mxtrain.runtime.types import Block, Symbol
 
 MOST_STATES = 6  # arrays like the weights, of any optimizer
+
+
+logger = logging.getLogger(__name__)
 
 
 class DescribedNet(NamedTuple):
@@ -82,7 +86,10 @@ def lines(job: TrainingJob, run: Run, left: int) -> list[str]:
 
 
 def check(job: TrainingJob, left: int, local_servers: int) -> None:
-    """Raise UsageError where the processes of `job` on this host cannot fit into `left` bytes, whatever is not sure."""
+    """Raise UsageError where the processes of `job` on this host cannot fit into `left` bytes; warn where they may not.
+
+    Only what they hold in each step counts against them.
+    """
     described_net = of_job(job)
     if described_net is None:
         return
@@ -92,9 +99,11 @@ def check(job: TrainingJob, left: int, local_servers: int) -> None:
     if most * (job.group.local_workers + local_servers) <= left:
         return
     own, others = _planned(job.run, job, described_net)
-    reason = ways.refusal(own, others, left, job.group.local_workers, local_servers)
-    if reason is not None:
-        raise UsageError(f"--model {job.run.model.model}: {reason}")
+    shortage = ways.shortage(own, others, left, job.group.local_workers, local_servers)
+    if shortage is not None and shortage.is_sure:
+        raise UsageError(f"--model {job.run.model.model}: {shortage.text}")
+    if shortage is not None and job.group.is_first_on_host:
+        logger.warning("--model %s: %s", job.run.model.model, shortage.text)
 
 
 def _planned(

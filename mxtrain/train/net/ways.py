@@ -34,7 +34,7 @@ WAYS: Sequence[Mapping[str, Any]] = (
     {**SERVERS, **LAYERS, **ON_DISK},
 )
 CHOICES = ("remat", "update", "hold", "store_dir", "stages")  # flags of a run that make it one of them
-HEAD = ("way", "first worker", "worker", "server", "device", "wire a step", "all")
+HEAD = ("worker 0", "others", "server", "device", "wire", "all", "", "way")
 
 
 class PlannedWay(NamedTuple):
@@ -70,16 +70,13 @@ def planned(
 
 def table(own: PlannedWay, ways: Sequence[PlannedWay], left: int) -> list[str]:
     """Return lines with the bytes of each way, whether it fits into `left` bytes, and what to do if `own` does not."""
-    rows = [(*HEAD, f"of {_mb(left)}"), *(_row(each, left) for each in ways)]
+    rows = [HEAD, *(_row(each, left) for each in ways)]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = [
-        "  ".join(
-            cell.rjust(width) if number else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths))
-        )
-        for row in rows
+        "  ".join([*(cell.rjust(width) for cell, width in zip(numbers, widths)), way])
+        for *numbers, way in rows
     ]
-    title = "bytes of each process, by arithmetic, where the whole job is on this machine:"
+    title = f"MB by process, on the wire a step, and of all on this machine, which has {_number(left)} left:"
     return [title, *lines, *advice(own, ways, left)]
 
 
@@ -94,29 +91,31 @@ def advice(own: PlannedWay, ways: Sequence[PlannedWay], left: int) -> list[str]:
     return [f"{needs}: {fitting.way.flags} fits, with {_mb(fitting.num_bytes)}"]
 
 
-def refusal(
-    own: PlannedWay, ways: Sequence[PlannedWay], left: int, local_workers: int, local_servers: int
-) -> str | None:
-    """Return why so many processes of the job cannot be on one host with `left` bytes, and what can; None if they fit.
+class Shortage(NamedTuple):
+    """The lack of room for a job: for what it holds in each step, which is sure, or for all that is estimated."""
 
-    What is sure counts against them, and what is likely against the other ways.
-    """
-    needed = own.plan.at_least_on_host(local_workers, local_servers)
-    if needed <= left:
+    is_sure: bool
+    text: str
+
+
+def shortage(
+    own: PlannedWay, ways: Sequence[PlannedWay], left: int, local_workers: int, local_servers: int
+) -> Shortage | None:
+    """Return why so many processes of a job may find no room in `left` bytes of a host, and which would; or None."""
+
+    def on_host(each: PlannedWay) -> int:
+        return each.plan.on_host(local_workers, min(local_servers, each.processes.servers))
+
+    sure, likely = own.plan.at_least_on_host(local_workers, local_servers), on_host(own)
+    if max(sure, likely) <= left:
         return None
-    of_others = (
-        (each, each.plan.on_host(local_workers, min(local_servers, each.processes.servers))) for each in ways
-    )
-    fitting = next(((each.way.flags, size) for each, size in of_others if size <= left), None)
-    way_out = (
-        "give more hosts or a smaller net"
-        if fitting is None
-        else f"{fitting[0]} fits, with {_mb(fitting[1])}"
-    )
-    return (
-        f"weights, gradients and what the optimizer holds take {_mb(needed)} on this host, which has {_mb(left)} left; "
-        f"{way_out}"
-    )
+    fitting = next((each for each in ways if on_host(each) <= left), None)
+    way_out = "give more hosts or a smaller net"
+    if fitting is not None:
+        way_out = f"{fitting.way.flags} fits, with {_mb(on_host(fitting))}"
+    needed = f"take {_mb(sure)}" if sure > left else f"and copies for checkpoints take about {_mb(likely)}"
+    text = f"weights, gradients, what the optimizer holds {needed} on this host, which has {_mb(left)} left; {way_out}"
+    return Shortage(sure > left, text)
 
 
 def _planned(way: Way, net: NetBytes, processes: Processes) -> PlannedWay:
@@ -177,16 +176,20 @@ def _as_typed(flags: Mapping[str, Any]) -> str:
 def _row(planned_way: PlannedWay, left: int) -> tuple[str, ...]:
     way, processes, plan = planned_way
     return (
+        _number(plan.first_worker.total),
+        _number(plan.worker.total) if processes.workers > 1 else "",
+        _number(plan.server.total) + (" + disk" if plan.disk else "") if processes.servers else "",
+        " ".join(dict.fromkeys(_number(each.total) for each in plan.devices)),
+        _number(plan.wire) if processes.is_cluster else "",
+        _number(planned_way.num_bytes),
+        "fits" if planned_way.num_bytes <= left else "too much",
         way.flags,
-        _mb(plan.first_worker.total),
-        _mb(plan.worker.total) if processes.workers > 1 else "",
-        _mb(plan.server.total) + (" and disk" if plan.disk else "") if processes.servers else "",
-        " ".join(dict.fromkeys(_mb(each.total) for each in plan.devices)),
-        _mb(plan.wire) if processes.is_cluster else "",
-        _mb(planned_way.num_bytes),
-        "fits" if planned_way.num_bytes <= left else "too large",
     )
 
 
+def _number(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:,.0f}"
+
+
 def _mb(num_bytes: int) -> str:
-    return f"{num_bytes / 1e6:,.0f} MB"
+    return f"{_number(num_bytes)} MB"
