@@ -25,7 +25,9 @@ from mxtrain.train.net.memory_plan import NetBytes
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Block, Symbol
 
-MOST_STATES = 6  # arrays like the weights, of any optimizer
+MOST_COPIES = (
+    20  # of the weights, with gradients, totals, any optimizer's state, and all copied for a checkpoint
+)
 
 
 logger = logging.getLogger(__name__)
@@ -95,7 +97,7 @@ def check(job: TrainingJob, left: int, local_servers: int) -> None:
         return
     all_weights = sum(map(net_bytes.num_bytes, weights.named_parameters(described_net.net).values()))
     # In almost all runs this is all that is looked at.
-    most = all_weights * (4 + MOST_STATES) * job.plan.batch.num_devices
+    most = all_weights * MOST_COPIES * job.plan.batch.num_devices
     if most * (job.group.local_workers + local_servers) <= left:
         return
     own, others = _planned(job.run, job, described_net)

@@ -126,6 +126,10 @@ def of_way(way: Way, net: NetBytes, processes: Processes) -> MemoryPlan:
     worker = ProcessBytes(totals=_totals(way, net, processes))
     if not processes.are_gpus:
         worker = sum(devices, worker)
+        if (
+            processes.devices > 1 and not way.is_in_stages
+        ):  # the store's sum, and what comes from other devices
+            worker += ProcessBytes(buffers=processes.devices * net.trained)
     if way.holds_layers and not processes.servers:  # the process owns what it holds in parts
         worker += _owned(net, 1, 1, way.is_on_disk)
     copies = 0 if way.holds_layers else net.weights

@@ -113,8 +113,11 @@ def shortage(
     way_out = "give more hosts or a smaller net"
     if fitting is not None:
         way_out = f"{fitting.way.flags} fits, with {_mb(on_host(fitting))}"
-    needed = f"take {_mb(sure)}" if sure > left else f"and copies for checkpoints take about {_mb(likely)}"
-    text = f"weights, gradients, what the optimizer holds {needed} on this host, which has {_mb(left)} left; {way_out}"
+    held = "weights, gradients and what the optimizer holds"
+    needs = (
+        f"{held} take {_mb(sure)}" if sure > left else f"{held}, and copies of it, take about {_mb(likely)}"
+    )
+    text = f"{needs} on this host, which has {_mb(left)} left; {way_out}"
     return Shortage(sure > left, text)
 
 
