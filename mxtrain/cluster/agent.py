@@ -130,6 +130,10 @@ class Agent(WorkerGroup):
         return [Peer(*each) for each in self.assignment.peers]
 
     @property
+    def owners(self) -> Sequence[int]:
+        return self.assignment.owners
+
+    @property
     def remarks(self) -> Sequence[str]:
         return self.assignment.remarks
 
@@ -148,11 +152,8 @@ class Agent(WorkerGroup):
 
     def report_progress(self, phase: str | None = None, step: int | None = None) -> None:
         last_phase, last_step, _ = self._progress
-        self._progress = (
-            last_phase if phase is None else phase,
-            last_step if step is None else step,
-            time.monotonic(),
-        )
+        phase, step = (last_phase if phase is None else phase), (last_step if step is None else step)
+        self._progress = phase, step, time.monotonic()
 
     def send_note(self, note: dict[str, Any]) -> None:
         self._note = note

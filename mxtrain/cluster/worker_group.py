@@ -74,6 +74,11 @@ class WorkerGroup(Protocol):
         ...
 
     @property
+    def owners(self) -> Sequence[int]:
+        """Numbers of the sockets of the servers that own the weights, by index; empty where workers hold them."""
+        ...
+
+    @property
     def remarks(self) -> Sequence[str]:
         """Sentences for the log, on what makes the workers' last bits differ."""
         ...
@@ -110,6 +115,7 @@ class SingleWorker(WorkerGroup):
     local_servers = 0
     hosts = (os.uname().nodename,)
     peers: Sequence[Peer] = ()
+    owners: Sequence[int] = ()
 
     def sum(self, values: npt.ArrayLike) -> Doubles:
         import numpy as np  # not needed by --help

@@ -1,4 +1,4 @@
-"""What becomes of the sums of a step's gradients, whoever holds them: numbers that a step decides, and their use."""
+"""The update of a step: the numbers that become of its sums of gradients, whoever holds these, and their use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mxtrain.runtime.types import NDArray
 
 
 class Update(NamedTuple):
-    """How weights move: gradients are multiplied by `unscale`, clipped, then applied."""
+    """Numbers of an update: gradients are multiplied by `unscale`, clipped, then applied."""
 
     rate: float
     factor: float  # the optimizer's `rescale_grad`

@@ -18,6 +18,8 @@ from mxtrain.cluster.worker_group import WorkerGroup, step_group
 from mxtrain.config import Run, exact_sums
 from mxtrain.config.checks import store_checks
 from mxtrain.config.components import stores
+from mxtrain.kvstore.owners import layout, remote
+from mxtrain.kvstore.owners.owner import Owners
 from mxtrain.kvstore.trainer import StepTrainer, open_trainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.models.parameters import running_statistics, weights
@@ -117,6 +119,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     trained = _trained_parameters(run, net)
     optimizer = optimizers.build(optim, task.objects)
     extra_optimizer_state = ExtraOptimizerState(optimizer)
+    grid = _grid(job, trained)
     trainer = open_trainer(
         trained,
         optimizer,
@@ -126,6 +129,8 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         group,
         running_statistics.num_rows(job.plan.batch.num_micro_batches),
         stores.rounds_gradients(optim.compress),
+        None if is_trial else _owners(job, trained),
+        grid,
     )
     return TrainContext(
         job=job,
@@ -138,7 +143,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         optimizer=optimizer,
         extra_optimizer_state=extra_optimizer_state,
         devices=devices,
-        grid=_grid(job, trained),
+        grid=grid,
         companions=companions,
         needs_input_grad=running_statistics.need_input_grad(net),
         sample_counter=running_statistics.SampleCounter(),
@@ -146,6 +151,13 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         clock=StageClock(job.began, run.output.sample_steps),
         untried=set(devices),
     )
+
+
+def _owners(job: TrainingJob, parameters: Sequence[Parameter]) -> Owners | None:
+    """Return the servers that own these parameters, connected; None where workers hold them."""
+    if not job.group.owners:
+        return None
+    return remote.connect(job.group.rank, job.group.owners, layout.of_parameters(parameters, job.run.optim))
 
 
 def _companions(job: TrainingJob, net: Block) -> dict[str, Companion]:

@@ -24,7 +24,7 @@ class GradientSum(NamedTuple):
 
 
 class StepSums(NamedTuple):
-    """What a step decides by, of the sums over all workers; both in the order of the trained parameters."""
+    """Numbers of the sums over all workers that a step decides by, in the order of the trained parameters."""
 
     squares: Array  # of each parameter, as `precision.l2_norm` computes them
     maxima: Array  # the largest absolute value of each block, as `Grid.end_step` needs them
@@ -55,6 +55,10 @@ class Owners(Protocol):
 
     def finish(self) -> StepSums:
         """Wait until every trained parameter has the sums of all workers, and return what is to be known of them."""
+        ...
+
+    def pull_sums(self, indices: Sequence[int], into: Sequence[Array]) -> Pull:
+        """Start to copy sums of the step, between `finish` and what becomes of them, into these arrays."""
         ...
 
     def apply(self, update: Update) -> None:

@@ -25,6 +25,7 @@ BLOCK = 1024
 # Rounding takes the digits below a unit away from numbers below 2**51 units, and float64 has 2**53 of them.
 LARGEST, DIGITS = 51, 53
 FLOAT32_DIGITS = 24
+NO_BLOCKS: tuple[Array, Array] = np.zeros(0, np.int64), np.zeros(0)
 PIECE = BLOCK * 256  # as many numbers at a time are added without C, which needs arrays in between
 
 
@@ -121,6 +122,18 @@ class Grid:
             return np.zeros(self.ends[-1], bool)
         return self.largest >= np.ldexp(1.0, self.scaled + num_bits)
 
+    def wide_totals(self, place: int) -> tuple[Array, Array]:
+        """Return which blocks of the total at `place` have more digits than float32, and their numbers, end to end."""
+        total, end = self.totals[place], int(self.ends[place])
+        blocks = slice(end - int(self.counts[place]), end)
+        if total.dtype == np.float32:
+            return NO_BLOCKS
+        is_wide = self.largest[blocks] >= np.ldexp(1.0, self.scaled[blocks] + FLOAT32_DIGITS)
+        numbers = np.flatnonzero(is_wide)
+        if not len(numbers):
+            return NO_BLOCKS
+        return numbers, np.concatenate([total[BLOCK * each : BLOCK * (each + 1)] for each in numbers])
+
     def block(self, arrays: Sequence[Array], number: int) -> Array:
         """Return the numbers of a block, one of all parameters' blocks, in `arrays` like the totals."""
         index = int(np.searchsorted(self.ends, number, side="right"))
@@ -157,10 +170,14 @@ class Grid:
     def maxima(self, gradients: Sequence[Array]) -> Array:
         """Return the largest absolute value of each block; not finite where one of its numbers is not."""
         found = np.empty(self.ends[-1], np.float32)
-        write = native.block_maxima or _write_maxima
         for gradient, maxima in zip(gradients, np.split(found, self.ends[:-1])):
-            write(gradient, maxima)
+            write_maxima(gradient, maxima)
         return found
+
+
+def write_maxima(values: Array, maxima: Array) -> None:
+    """Write the largest absolute value of each block of `values` to `maxima`, as `Grid.maxima` returns them."""
+    (native.block_maxima or _write_maxima)(values, maxima)
 
 
 def num_blocks(size: int) -> int:

@@ -60,6 +60,7 @@ FLAGS = [
     "--loss-scale",
     "--kvstore",
     "--devices",
+    "--update",
     "--num-workers",
     "--num-servers",
     "--min-workers",
