@@ -242,9 +242,9 @@ def dry_run(run: config.Run) -> None:
     from mxtrain.train.net import build_net, dry_run
 
     with build_net.compiling(run.model.amp):
-        table = dry_run.parameter_table(job)
+        net = dry_run.description(job)
     begin = [f"resuming from {resume_point.checkpoint.path}"] if resume_point else []
-    print("\n".join([*session.plan_lines(job, inputs), *begin, table]), flush=True)
+    print("\n".join([*session.plan_lines(job, inputs), *begin, net.parameters, *net.memory]), flush=True)
 
 
 if __name__ == "__main__":

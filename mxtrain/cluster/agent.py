@@ -114,6 +114,10 @@ class Agent(WorkerGroup):
         return self.assignment.local_workers
 
     @property
+    def local_servers(self) -> int:
+        return self.assignment.local_servers
+
+    @property
     def job(self) -> str:
         return self.assignment.job
 

@@ -54,6 +54,11 @@ class WorkerGroup(Protocol):
         ...
 
     @property
+    def local_servers(self) -> int:
+        """Number of servers that share this host's memory."""
+        ...
+
+    @property
     def job(self) -> str:
         """Identifier by which the job recognizes its own checkpoints."""
         ...
@@ -107,6 +112,7 @@ class SingleWorker(WorkerGroup):
     """The only worker of a run."""
 
     rank, world_size, is_writer, is_first_on_host, local_workers, job, remarks = 0, 1, True, True, 1, "", ()
+    local_servers = 0
     hosts = (os.uname().nodename,)
     peers: Sequence[Peer] = ()
     owners: Sequence[int] = ()

@@ -24,7 +24,7 @@ def reason_against(
         (optim.sums == "fast", "--sums fast"),
         (stores.is_async(layout.kvstore), f"--kvstore {layout.kvstore}"),
         (optim.compress != "none", f"--compress {optim.compress}"),
-        (_is_on_gpus(run), f"--devices {layout.devices}"),
+        (is_on_gpus(run), f"--devices {layout.devices}"),
         (bool(tables), f"the row-sparse gradient of {', '.join(tables[:1])}"),
         *((True, f"{name} in {dtype}") for name, dtype in list((other_types or {}).items())[:1]),
     ]
@@ -50,8 +50,9 @@ def _consequence(run: Run) -> str:
     mapping = "another number of devices or workers gives other last bits"
     if stores.has_servers(layout.kvstore) and layout.num_workers > 2:
         return f"{layout.num_workers} workers get other last bits each time, and {mapping}"
-    return f"last bits on GPUs may differ each time, and {mapping}" if _is_on_gpus(run) else mapping
+    return f"last bits on GPUs may differ each time, and {mapping}" if is_on_gpus(run) else mapping
 
 
-def _is_on_gpus(run: Run) -> bool:
+def is_on_gpus(run: Run) -> bool:
+    """Return whether the devices of a worker are GPUs."""
     return batch_plan.parse_devices(run.layout.devices)[0][0] == "gpu"

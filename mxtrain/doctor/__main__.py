@@ -143,8 +143,8 @@ def parser() -> Parser:
         "--only",
         default="",
         metavar="PARTS",
-        help="what to examine, joined by commas: data | compute | comm | micro-batch | rate | "
-        "gradients | overfit; left out: the first three",
+        help="what to examine, joined by commas: memory | data | compute | comm | micro-batch | "
+        "rate | gradients | overfit; left out: the first four",
     )
     of_run.add_argument(
         "--seconds",

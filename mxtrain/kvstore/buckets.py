@@ -21,7 +21,7 @@ from mxtrain.kvstore.store import push_sums, wait_for
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Device, NDArray, SummingStore
 
-BYTES_OF_FLOAT = 4
+BYTES_OF_FLOAT, BUCKET_MB = 4, 4.0
 SPLIT_FACTOR = (
     4  # an array larger than this many buckets is split; below that an overfull bucket beats the copies
 )
@@ -48,7 +48,7 @@ class Buckets:
         self,
         kv: SummingStore,
         shapes: Sequence[tuple[int, ...]],
-        bucket_mb: float = 4,
+        bucket_mb: float = BUCKET_MB,
         threshold: float = 0.0,
         name: str = "gradients",
         context: Device | None = None,
@@ -165,7 +165,7 @@ def lay_out(shapes: Sequence[tuple[int, ...]], max_elements: int) -> list[list[S
     buckets: list[list[Segment]] = [[]]
     for array, shape in reversed(list(enumerate(shapes))):
         size = math.prod(shape)
-        if size > SPLIT_FACTOR * max_elements:
+        if is_split(size, max_elements):
             length = math.ceil(size / math.ceil(size / max_elements))
             parts = [
                 Segment(array, tuple(shape), start, min(start + length, size), 0)
@@ -178,6 +178,11 @@ def lay_out(shapes: Sequence[tuple[int, ...]], max_elements: int) -> list[list[S
         if offset + size >= max_elements:
             buckets.append([])
     return [bucket for bucket in buckets if bucket]
+
+
+def is_split(size: int, max_elements: int = int(BUCKET_MB * 1e6 / BYTES_OF_FLOAT)) -> bool:
+    """Return whether an array of `size` numbers is copied to several buckets, and not computed in one."""
+    return size > SPLIT_FACTOR * max_elements
 
 
 def _is_whole(segment: Segment) -> bool:

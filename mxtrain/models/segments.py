@@ -48,6 +48,14 @@ def lowest_peak(graph: Graph, shapes: Shapes, data: str) -> int:
     return peak(computed, handed_on, cuts(computed, handed_on))
 
 
+def inside_and_handed_on(graph: Graph, shapes: Shapes, data: str) -> list[tuple[int, int]]:
+    """Return of each segment the bytes of all that it computes, and of what it passes to the next."""
+    first = _place_of(graph, data)
+    computed, handed_on = sizes(graph, shapes, first, passages_of(graph, first))
+    ends = [*cuts(computed, handed_on), len(computed)]
+    return [(sum(computed[start:end]), handed_on[end - 1]) for start, end in zip([0, *ends], ends)]
+
+
 def _place_of(graph: Graph, data: str) -> int:
     return next(place for place, node in enumerate(graph["nodes"]) if node["name"] == data)
 

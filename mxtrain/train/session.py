@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import Stop
+from mxtrain.core.system import machine
 from mxtrain.report.sinks import progress
 from mxtrain.train import signals
 from mxtrain.train.cluster import join, node_info
@@ -55,6 +57,7 @@ class Prepared(NamedTuple):
     inputs: RunInputs
     node_info: dict[str, Any]  # that describes this worker to its cluster
     began: float  # when the attempt did, by time.monotonic()
+    memory: int  # bytes that this host had left, before any process of the attempt took much
 
 
 class Ended(NamedTuple):
@@ -170,7 +173,9 @@ def prepare(
     with join.reporting_failure(run, node):
         inputs = open_inputs(run, node is None or not node.is_restart, objects)
         info = node_info.collect(run, inputs.train, inputs.val, inputs.identity) if node else {}
-    return Prepared(run, node, inputs, info, began)
+    # What this process has already may be there for the run, if a run before it has left it.
+    memory = machine.available_memory() + machine.swap_left() + machine.resident_bytes(os.getpid())
+    return Prepared(run, node, inputs, info, began, memory)
 
 
 def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver = NOBODY) -> Ended:
@@ -179,7 +184,7 @@ def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver =
     from mxtrain.core.system import kernels
     from mxtrain.tasks.metrics import metric_selection
 
-    run, node, inputs, info, began = prepared
+    run, node, inputs, info, began, memory = prepared
     worker = join.as_worker(run, node, info, stop_requests)
     with worker as (assigned, group), run_folder.locked(assigned, group) as out:
         for remark in group.remarks:
@@ -204,8 +209,9 @@ def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver =
         runtime.load(group.local_workers, run.layout.threads or None)
         group.report_progress("start", -1)
         from mxtrain.train import loop
-        from mxtrain.train.net import build_net
+        from mxtrain.train.net import build_net, described
 
+        described.check(job, memory, group.local_servers)
         with build_net.compiling(run.model.amp), build_net.own_settings_kept(run, job.task.objects):
             net, ending = loop.train(job, stop_requests, run_start, observer)
         if not run_start.has_happened:

@@ -25,6 +25,7 @@ class Assignment:
     resume_step: int
     is_writer: bool
     local_workers: int
+    local_servers: int = 0  # that share its host's memory
     uses_unix_sockets: bool = False
     socket_number: int = (
         0  # of this process's unix socket, where there are gateways; else it takes one itself
@@ -57,8 +58,9 @@ def assign_ranks(
     workers = rendezvous.workers_in_order(infos)
     namespaces = {(info.host, info.boot_id, info.socket_namespace) for info in infos}
     uses_unix_sockets = len(namespaces) == 1 and infos[0].socket_namespace != ""
+    servers = rendezvous.of_role(infos, "server")
     has_owners = rendezvous.has_owners(infos)
-    has_ps_lite = bool(rendezvous.of_role(infos, "server")) and not has_owners
+    has_ps_lite = bool(servers) and not has_owners
     gateways = routes.plan(infos, has_ps_lite)
     several_disks = len({info.folder for info in workers}) > 1
     peers = () if has_ps_lite else _peers(infos, gateways, workers)
@@ -70,11 +72,12 @@ def assign_ranks(
             Assignment(
                 ps_port=gateways[0].scheduler_number or ps_port,
                 num_workers=len(workers),
-                num_servers=len(rendezvous.of_role(infos, "server")),
+                num_servers=len(servers),
                 rank=workers.index(info) if info.role == "worker" else -1,
                 resume_step=resume_step,
                 is_writer=info is first_on_disk,
                 local_workers=len(rendezvous.on_host(info, workers)),
+                local_servers=len(rendezvous.on_host(info, servers)),
                 is_first_on_host=info in rendezvous.on_host(info, workers)[:1],
                 uses_unix_sockets=uses_unix_sockets or gateway.number > 0,
                 socket_number=gateway.number,

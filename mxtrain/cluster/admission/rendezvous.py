@@ -257,9 +257,9 @@ def threads_of(info: NodeInfo, workers: Sequence[NodeInfo]) -> int:
     return info.threads or machine.share_of_cores(info.cores, len(on_host(info, workers)))
 
 
-def on_host(info: NodeInfo, workers: Sequence[NodeInfo]) -> list[NodeInfo]:
-    """Return the workers on the same host as `info`, itself among them."""
-    return [each for each in workers if (each.host, each.boot_id) == (info.host, info.boot_id)]
+def on_host(info: NodeInfo, infos: Sequence[NodeInfo]) -> list[NodeInfo]:
+    """Return those of these processes that are on the same host as `info`, itself among them."""
+    return [each for each in infos if (each.host, each.boot_id) == (info.host, info.boot_id)]
 
 
 def workers_in_order(infos: Iterable[NodeInfo]) -> list[NodeInfo]:

@@ -74,6 +74,12 @@ def available_memory(root: Path = Path("/")) -> int:
     return min([*machines, *(left for left in cgroups if left is not None)], default=1 << 62)
 
 
+def swap_left(root: Path = Path("/")) -> int:
+    """Return the bytes that the machine could still swap out."""
+    lines = (line.split() for line in _read(root / "proc/meminfo").splitlines())
+    return sum(int(words[1]) << 10 for words in lines if words[0] == "SwapFree:")
+
+
 def _memory_left(folder: Path) -> int | None:
     """Return the bytes left below this cgroup's limit; cached pages of files count as free."""
     for limit, used, idle in (

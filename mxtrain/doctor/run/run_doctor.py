@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
-from mxtrain.config import Run, batch_plan
+from mxtrain.config import Run, batch_plan, to_flat
 from mxtrain.config.checks import bounds
 from mxtrain.config.components import stores
 from mxtrain.core.errors import UsageError, nearest
@@ -31,14 +31,15 @@ from mxtrain.train import session
 from mxtrain.train.session import RunInputs
 
 SPEED = ("data", "compute", "comm")
-PARTS = (*SPEED, "micro-batch", "rate", "gradients", "overfit")
+PARTS = ("memory", *SPEED, "micro-batch", "rate", "gradients", "overfit")
+USUAL = ("memory", *SPEED)
 BUSY = 1.0  # processes that want to run, a core
 MICRO_BATCH_SHARE = 1 / 30  # of the seconds, for each size
 
 
 def chosen(words: str) -> tuple[str, ...]:
     """Return the parts that --only names, in their order; UsageError for an unknown one."""
-    requested = [word.strip() for word in words.split(",")] if words else list(SPEED)
+    requested = [word.strip() for word in words.split(",")] if words else list(USUAL)
     for word in requested:
         if word not in PARTS:
             raise UsageError(f"--only {word}: unknown{nearest(word, PARTS)} ({', '.join(PARTS)})")
@@ -71,6 +72,8 @@ def examine(run: Run, options: DoctorOptions) -> dict[str, Any]:
         )
     bench = Bench(run, inputs.task.description, run.layout.num_workers if is_cluster else 1)
     findings: dict[str, Any] = {"load": os.getloadavg()[0], **dict.fromkeys(SPEED)}
+    if "memory" in only:
+        findings["memory"] = trials.measure(bench, "ways", run=to_flat(run))
     if "data" in only:
         findings["data"] = run_speed.data(bench, inputs.train, "cache" in inputs.task.flags, seconds)
     if "compute" in only:
@@ -125,7 +128,8 @@ def rows(
     unit, units = task.unit, task.units_per_sample
     summary = f"{inputs.train.path}: {len(inputs.train)} samples, {task.summary()}"
     about = [summary, str(batch_plan.of_run(run)), *busy(findings["load"])]
-    lines = [("run", about), *run_speed.rows(findings, unit, units, num_val)]
+    memory = [("memory", findings["memory"]["lines"])] if "memory" in findings else []
+    lines = [("run", about), *memory, *run_speed.rows(findings, unit, units, num_val)]
     advised = [f"{each.sentence}: the run is {each.factor:.2g} times as fast" for each in findings["advice"]]
     if findings.get("files"):
         lines.append(("files", disk_advice.in_words(findings["files"])))

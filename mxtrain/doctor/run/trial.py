@@ -35,6 +35,7 @@ MEASUREMENTS = {
     "gradients": ("mxtrain.doctor.net.gradient_check", True),
     "overfit": ("mxtrain.doctor.net.one_batch", True),
     "memory": ("mxtrain.doctor.run.memory_trial", True),
+    "ways": ("mxtrain.doctor.run.memory_ways", True),
 }
 OUT_OF_MEMORY = ("out of memory", "bad_alloc", "failed to allocate", "memory allocation failed", "cudamalloc")
 

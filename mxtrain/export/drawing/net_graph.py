@@ -196,7 +196,7 @@ def training_memory(run: Run, net: Net) -> dict[str, Any]:
     Of a program's own optimizer, which is not run for this, nothing is known.
     """
     from mxtrain.optim import optimizers
-    from mxtrain.train.net import dry_run
+    from mxtrain.train.net import net_bytes
 
     shapes = [shape for each in net.operators for shape in each.trained_shapes]
     of_net = layer_table.sums(net)
@@ -205,7 +205,7 @@ def training_memory(run: Run, net: Net) -> dict[str, Any]:
         "optimizer": run.optim.optimizer,
         "weight_bytes": FLOAT32_BYTES * of_net.num_parameters,
         "gradient_bytes": FLOAT32_BYTES * of_net.num_trained,
-        "state_bytes": None if is_own else dry_run.state_bytes(optimizers.build(run.optim), shapes),
+        "state_bytes": None if is_own else net_bytes.state_bytes(optimizers.build(run.optim), shapes),
     }
 
 

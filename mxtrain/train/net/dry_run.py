@@ -1,71 +1,93 @@
-"""The table of parameters that `--dry-run` prints, and the memory that they take."""
+"""The net as `--dry-run` prints it: a table of its parameters, and the bytes of each way to train it."""
 
 from __future__ import annotations
 
-import collections
-from typing import TYPE_CHECKING, Iterable, Iterator, Sequence
+import functools
+from typing import TYPE_CHECKING, Iterator, NamedTuple
 
 import numpy as np
 
 from mxtrain.config import Run
 from mxtrain.config.components import nets
 from mxtrain.core.system import machine
-from mxtrain.models import remat, segments
-from mxtrain.models.contract import Shape
+from mxtrain.models import remat
 from mxtrain.models.parameters import running_statistics, weights
-from mxtrain.models.rewrites import graph_rewrites
-from mxtrain.optim import freeze, layer_rates, optimizer_state, optimizers, schedules
+from mxtrain.optim import layer_rates, schedules
 from mxtrain.optim.weight_decay import exempt_from_decay
-from mxtrain.runtime import mx
-from mxtrain.train.context import build_context
+from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.job import TrainingJob
+from mxtrain.train.net import described, memory_plan, net_bytes, ways
+from mxtrain.train.net.memory_plan import NetBytes
+from mxtrain.train.net.net_bytes import num_bytes
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block, Optimizer, Parameter
+    from mxtrain.runtime.types import Block, Parameter
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "", "")
 
 
+class Description(NamedTuple):
+    """The net of a job: a line for each parameter with the sums, and the bytes of each way to train it."""
+
+    parameters: str
+    memory: list[str]
+
+
 def parameter_table(job: TrainingJob) -> str:
-    """Build all that a step of `job` needs, and return a line for each parameter of its net and two with the sums.
+    """Return the first half of `description`."""
+    return description(job).parameters
 
-    A GPT that is too large for this machine is described and not built, which a third line says.
+
+def description(job: TrainingJob) -> Description:
+    """Build all that a step of `job` needs, and describe it.
+
+    A GPT that is too large for this machine is described and not built, which a line says.
     """
-    run, task, num_devices = job.run, job.task, job.plan.batch.num_devices
+    run, num_devices = job.run, job.plan.batch.num_devices
+    left = machine.available_memory()
     if nets.takes(run.model.model) == nets.TOKENS:
-        net, left = task.build_net(), machine.available_memory()
-        if 2 * num_devices * sum(map(_bytes, net.collect_params().values())) > left:
-            optimizer, computed = _prepare(job, net)
-            table = _table(run, net, optimizer, num_devices, computed)
-            return f"{table}\nthis machine has {_mb(left)} left, which is too little: nothing was built"
+        known = described.of_job(job)
+        if known is not None and 2 * num_devices * _weights(known.net) > left:
+            if not run.optim.decay_all:
+                exempt_from_decay(known.net.collect_params().values())
+            layer_rates.scale_rates(known.net, run.optim)
+            facts = described.num_bytes(job, known)
+            lines = _table(run, known.net, num_devices, facts)
+            remark = f"this machine has {_mb(left)} left, which is too little: nothing was built"
+            return Description(f"{lines}\n{remark}", _memory(job, known.net, facts, left))
     context = build_context(job, is_trial=True)
-    computed = _computed_bytes(context.net, job.plan.batch.micro_batch, task.contract().inputs)
-    return _table(run, context.net, context.optimizer, num_devices, computed)
+    facts = _built(job, context)
+    return Description(_table(run, context.net, num_devices, facts), _memory(job, context.net, facts, left))
 
 
-def _prepare(job: TrainingJob, net: Block) -> tuple[Optimizer, int]:
-    """Mark what trains and decays; return the optimizer, and about how much memory a micro-batch takes."""
-    run = job.run
-    if run.model.freeze:
-        freeze.freeze(net, run.model.freeze)
-    if not run.optim.decay_all:
-        exempt_from_decay(net.collect_params().values())
-    layer_rates.scale_rates(net, run.optim)
-    shape = (job.plan.batch.micro_batch, *job.task.contract().inputs[0])
-    graph, shapes = graph_rewrites.nodes_and_shapes(net(mx.sym.var("data")), {"data": shape})
-    computed = (
-        segments.lowest_peak(graph, shapes, "data") if run.model.remat else segments.num_bytes(graph, shapes)
-    )
-    return optimizers.build(run.optim, job.task.objects), computed
+def _weights(net: Block) -> int:
+    return sum(map(num_bytes, net.collect_params().values()))
 
 
-def _table(run: Run, net: Block, optimizer: Optimizer, num_devices: int, computed: int) -> str:
+def _built(job: TrainingJob, context: TrainContext) -> NetBytes:
+    """Return the bytes of a net that is built; without those of activations where it is no graph."""
+    net, graph = context.net, remat.graph_of(context.net)
+    known = net_bytes.with_optimizer(job.run, net, context.optimizer)
+    if graph is None:
+        return known
+    micro_batch, inputs = job.plan.batch.micro_batch, job.task.contract().inputs
+    shapes = {each.name: (micro_batch, *shape) for each, shape in zip(graph[0], inputs)}
+    return net_bytes.of_graph(known, net.collect_params().values(), graph[1], shapes)
+
+
+def _memory(job: TrainingJob, net: Block, facts: NetBytes, left: int) -> list[str]:
+    trained = net_bytes.trained_of(net)
+    processes = functools.partial(net_bytes.processes_of, batch=job.plan.batch, trained=trained)
+    return ways.table(*ways.planned(job.run, facts, processes), left)
+
+
+def _table(run: Run, net: Block, num_devices: int, facts: NetBytes) -> str:
     named = weights.named_parameters(net)
     running = {parameter.name for parameter in running_statistics.parameters(net)}
     rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, *_sums(run, optimizer, list(named.values()), num_devices, computed)])
+    return "\n".join([*lines, *_sums(run, list(named.values()), num_devices, facts)])
 
 
 def _row(run: Run, name: str, parameter: Parameter, running: set[str]) -> tuple[str, ...]:
@@ -83,41 +105,17 @@ def _row(run: Run, name: str, parameter: Parameter, running: set[str]) -> tuple[
     )
 
 
-def _computed_bytes(net: Block, micro_batch: int, inputs: Sequence[Shape]) -> int:
-    """Return about how much memory a micro-batch takes on its way through the net, without the loss; 0 if not known."""
-    if isinstance(net, remat.RecomputedNet):
-        return net.num_bytes
-    if not getattr(net, "_active", False):  # no graph
-        return 0
-    variables, output = net._cached_graph
-    known = {each.name: (micro_batch, *shape) for each, shape in zip(variables, inputs)}
-    return segments.num_bytes(*graph_rewrites.nodes_and_shapes(output, known))
-
-
-def _sums(
-    run: Run, optimizer: Optimizer, parameters: list[Parameter], num_devices: int, computed: int
-) -> Iterator[str]:
+def _sums(run: Run, parameters: list[Parameter], num_devices: int, facts: NetBytes) -> Iterator[str]:
     trained = [parameter for parameter in parameters if _trains(parameter)]
-    weight_bytes, gradient_bytes = (sum(map(_bytes, each)) for each in (parameters, trained))
-    of_optimizer = state_bytes(optimizer, [parameter.shape for parameter in trained])
-    averages = f", averages {_mb(weight_bytes)} on the first" if run.optim.ema else ""
+    averages = f", averages {_mb(facts.averages)} on the first" if facts.averages else ""
+    computed = memory_plan.recomputed(facts) if run.model.remat else facts.computed
     numbers = sum(map(_numbers, parameters))
     yield f"{numbers:,} numbers in {len(parameters)} parameters, {sum(map(_numbers, trained)):,} of them trained"
     yield (
-        f"each device ({num_devices}) holds weights {_mb(weight_bytes)}, gradients {_mb(gradient_bytes)}, "
-        f"state of {run.optim.optimizer} {_mb(of_optimizer)}{averages}, and what it "
-        f"computes{f' (about {_mb(computed)} a micro-batch, without the loss)' if computed else ''}"
+        f"each device ({num_devices}) holds weights {_mb(facts.weights)}, gradients {_mb(facts.trained)}, "
+        f"state of {run.optim.optimizer} {_mb(facts.state)}{averages}, and what it "
+        f"computes{f' (about {_mb(computed)} a micro-batch)' if computed else ''}"
     )
-
-
-def state_bytes(optimizer: Optimizer, shapes: Iterable[Shape]) -> int:
-    """Return the size of the optimizer's state for weights of these shapes, made once for each shape."""
-    total = 0
-    for index, (shape, count) in enumerate(collections.Counter(map(tuple, shapes)).items()):
-        made = optimizer.create_state_multi_precision(index, mx.nd.empty(shape))
-        arrays = optimizer_state.state_arrays(made)
-        total += count * sum(array.size * np.dtype(array.dtype).itemsize for array in arrays)
-    return total
 
 
 def _trains(parameter: Parameter) -> bool:
@@ -126,10 +124,6 @@ def _trains(parameter: Parameter) -> bool:
 
 def _numbers(parameter: Parameter) -> int:
     return int(np.prod(parameter.shape))
-
-
-def _bytes(parameter: Parameter) -> int:
-    return _numbers(parameter) * np.dtype(parameter.dtype).itemsize
 
 
 def _mb(num_bytes: int) -> str:
