@@ -1,4 +1,4 @@
-"""What a server that owns weights does with the requests of its workers."""
+"""Requests of workers to a server that owns weights, and its answers."""
 
 from __future__ import annotations
 
