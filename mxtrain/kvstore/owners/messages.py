@@ -1,7 +1,7 @@
 """Messages between workers and the servers that own weights: a head of fixed size, then numbers as they are in memory.
 
-Owns their form. A message says what it is, of which parameter and step, and how many bytes follow. Both sides know what
-must follow; nothing is unpickled.
+Owns their form. A message says what it is, of which parameter and step, how many items it has, and how many bytes
+follow. Both sides know what must follow; nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import numpy as np
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.connections import octets
 
-HEAD = struct.Struct("<BiqQ")
+HEAD = struct.Struct("<BiqIQ")
 MOST_TEXT = 1 << 26
-ENDED = b"."
+SMALL = 1 << 16  # bytes that travel together with what is before them
 # What a worker's connections are for: gradients; requests, each with an answer; to tell its end.
 PUSHES, REQUESTS, WATCH = b"pushes", b"requests", b"watch"
+PURPOSES = (PUSHES, REQUESTS, WATCH)
+ANY_STEP = -1
 
 
 class Message(enum.IntEnum):
@@ -37,7 +39,7 @@ class Message(enum.IntEnum):
     WRITE_STATE = 9
     READ_COUNTS = 10
     WRITE_COUNTS = 11
-    PULL_SUM = 12
+    PULL_SUMS = 12
     DONE = 13
 
 
@@ -46,16 +48,24 @@ class Head(NamedTuple):
 
     message: int
     parameter: int = -1
-    step: int = -1
+    step: int = ANY_STEP
+    num_items: int = 0  # wide blocks, parameters, or arrays
     num_bytes: int = 0  # that follow
 
 
 def send(connection: socket.socket, head: Head, parts: Sequence[Array | bytes] = ()) -> None:
     """Send a message of these parts, whose bytes `head` need not count."""
     views = [part if isinstance(part, bytes) else octets(part) for part in parts if len(part)]
-    connection.sendall(HEAD.pack(*head._replace(num_bytes=sum(map(len, views)))))
+    small = [HEAD.pack(*head._replace(num_bytes=sum(map(len, views))))]
     for view in views:
+        if len(view) <= SMALL:
+            small.append(bytes(view))
+            continue
+        connection.sendall(b"".join(small))
         connection.sendall(view)
+        small = []
+    if small:
+        connection.sendall(b"".join(small))
 
 
 def receive_head(connection: socket.socket) -> Head:

@@ -1,17 +1,17 @@
 """The owners of a worker's parameters that are servers: `Owners` over connections to all of them.
 
-Owns one thread for each server, which makes a worker's requests in order, so that those of several servers go on at
-the same time; gradients are pushed by the caller. What a server does is `server.py`'s.
+Owns how a request is cut into those of each server, which go on at the same time; a gradient is pushed by its caller.
+A server's connections are `server_link.py`'s, what it does `server.py`'s.
 """
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import functools
 import json
 import socket
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Callable, Mapping, Sequence, TypeVar
 
 import numpy as np
@@ -19,10 +19,11 @@ import numpy as np
 from mxtrain.core.errors import RestartMe
 from mxtrain.data.fields import Array
 from mxtrain.kvstore import connections
-from mxtrain.kvstore.owners import messages, placement
+from mxtrain.kvstore.owners import messages, placement, watch
 from mxtrain.kvstore.owners.layout import Layout
-from mxtrain.kvstore.owners.messages import PUSHES, REQUESTS, WATCH, Head, Message
+from mxtrain.kvstore.owners.messages import PURPOSES, WATCH, Head, Message
 from mxtrain.kvstore.owners.owner import GradientSum, StepSums
+from mxtrain.kvstore.owners.server_link import Links, ServerLink
 from mxtrain.optim.sums.grid import num_blocks
 from mxtrain.optim.update import Update
 
@@ -37,57 +38,19 @@ def connect(rank: int, numbers: Sequence[int], layout: Layout, seconds: float = 
     deadline = time.monotonic() + seconds
     ends: connections.Ends = {}
     for server, number in enumerate(numbers):
-        for purpose in (PUSHES, REQUESTS, WATCH):
+        for purpose in PURPOSES:
             connection = connections.connect(number, purpose, rank, deadline)
             if connection is None:
-                raise RestartMe(
+                reason = (
                     f"server-{server}: not connected to worker-{rank} in time, which pulls weights from it"
                 )
+                for (of, _), end in ends.items():
+                    if of == WATCH:
+                        watch.end(end, reason)
+                raise RestartMe(reason)
             ends[purpose, server] = connection
     connections.settle(ends.values())
-    return RemoteOwners([Server(server, ends) for server in range(len(numbers))], layout)
-
-
-class Server:
-    """A worker's connections to one server."""
-
-    def __init__(self, index: int, ends: connections.Ends):
-        self._name = f"server-{index}"
-        self._pushes, self._requests, self._watch = (
-            ends[purpose, index] for purpose in (PUSHES, REQUESTS, WATCH)
-        )
-        self._requester = ThreadPoolExecutor(1, thread_name_prefix=self._name)
-
-    def push(self, index: int, step: int, parts: Sequence[Array]) -> None:
-        self._naming(lambda: messages.send(self._pushes, Head(Message.PUSH, index, step), parts))
-
-    def request(
-        self, head: Head, parts: Sequence[Array | bytes], answer: Callable[[socket.socket], Result]
-    ) -> Future[Result]:
-        """Start a request; the result is what `answer` makes of the connection, on which the answer comes."""
-
-        def exchange() -> Result:
-            messages.send(self._requests, head, parts)
-            return answer(self._requests)
-
-        return self._requester.submit(self._naming, exchange)
-
-    def _naming(self, exchange: Callable[[], Result]) -> Result:
-        try:
-            return exchange()
-        except (EOFError, OSError):
-            raise RestartMe(
-                f"{self._name}: its connection has ended, and with it the weights it owns"
-            ) from None
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._watch.sendall(messages.ENDED)
-        for end in (self._watch, self._requests, self._pushes):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-        self._requester.shutdown()
+    return RemoteOwners(Links(rank, len(numbers), ends), layout)
 
 
 class RemotePull:
@@ -104,10 +67,12 @@ class RemotePull:
 class RemoteOwners:
     """The `Owners` of the parameters of `layout`."""
 
-    def __init__(self, servers: Sequence[Server], layout: Layout):
-        self._servers, self._layout, self._sizes = servers, layout, layout.sizes
-        self._places = placement.place(self._sizes, len(servers))
+    def __init__(self, links: Links, layout: Layout):
+        self._links, self._servers = links, links.servers
+        self._layout, self._sizes = layout, layout.sizes
+        self._places = placement.place(self._sizes, len(self._servers))
         self._step = 0
+        atexit.register(self.close)  # or servers would take this worker's end for a death
         self._on_all(Head(Message.LAYOUT), [layout.to_json()], _done)
 
     def put(self, index: int, weights: Array) -> None:
@@ -117,19 +82,24 @@ class RemoteOwners:
         return self._pull(Message.PULL, indices, into)
 
     def pull_sums(self, indices: Sequence[int], into: Sequence[Array]) -> RemotePull:
-        return self._pull(Message.PULL_SUM, indices, into)
+        return self._pull(Message.PULL_SUMS, indices, into)
 
     def _pull(self, message: Message, indices: Sequence[int], into: Sequence[Array]) -> RemotePull:
-        answers = []
+        wanted: dict[int, tuple[list[int], list[Array]]] = {}  # of each server
         for index, array in zip(indices, into):
-            head = Head(message, index, self._step)
-            answers.append(self._of(index).request(head, [], functools.partial(_fill, array)))
+            of_server, arrays = wanted.setdefault(self._places[index], ([], []))
+            of_server.append(index)
+            arrays.append(array)
+        answers = []
+        for server, (of_server, arrays) in wanted.items():
+            head = Head(message, step=self._step, num_items=len(of_server))
+            parts = [np.array(of_server, np.int64)]
+            answers.append(self._servers[server].request(head, parts, functools.partial(_fill, arrays)))
         return RemotePull(answers)
 
     def push(self, index: int, gradient: GradientSum) -> None:
-        counts = np.array([len(gradient.wide_blocks)], np.int64)
-        parts = [counts, gradient.wide_blocks, gradient.wide_totals, gradient.values]
-        self._of(index).push(index, self._step, parts)
+        head = Head(Message.PUSH, index, self._step, len(gradient.wide_blocks))
+        self._of(index).push(head, [gradient.wide_blocks, gradient.wide_totals, gradient.values])
 
     def finish(self) -> StepSums:
         trained = [index for index, is_trained in enumerate(self._layout.are_trained) if is_trained]
@@ -164,8 +134,9 @@ class RemoteOwners:
         return self._of(index).request(Head(Message.READ_STATE, index, self._step), [], _state).result()
 
     def write_state(self, index: int, arrays: Sequence[Array]) -> None:
-        lengths = np.array([len(arrays), *map(len, arrays)], np.int64)
-        self._of(index).request(Head(Message.WRITE_STATE, index), [lengths, *arrays], _done).result()
+        lengths = np.array(list(map(len, arrays)), np.int64)
+        head = Head(Message.WRITE_STATE, index, num_items=len(arrays))
+        self._of(index).request(head, [lengths, *arrays], _done).result()
 
     def update_counts(self) -> Mapping[str, int]:
         found = self._on_all(Head(Message.READ_COUNTS, step=self._step), [], _text)
@@ -175,11 +146,11 @@ class RemoteOwners:
         self._on_all(Head(Message.WRITE_COUNTS), [json.dumps(dict(counts)).encode()], _done)
 
     def close(self) -> None:
-        """Leave the servers in peace."""
-        for server in self._servers:
-            server.close()
+        """Leave the servers: in peace, if all are there."""
+        atexit.unregister(self.close)
+        self._links.close()
 
-    def _of(self, index: int) -> Server:
+    def _of(self, index: int) -> ServerLink:
         return self._servers[self._places[index]]
 
     def _on_all(
@@ -192,9 +163,10 @@ def _done(end: socket.socket) -> None:
     messages.receive_head(end)
 
 
-def _fill(array: Array, end: socket.socket) -> None:
+def _fill(arrays: Sequence[Array], end: socket.socket) -> None:
     messages.receive_head(end)
-    messages.receive_into(end, array)
+    for array in arrays:
+        messages.receive_into(end, array)
 
 
 def _text(end: socket.socket) -> bytes:
@@ -208,7 +180,5 @@ def _step_sums(counts: Sequence[int], end: socket.socket) -> tuple[Array, list[A
 
 
 def _state(end: socket.socket) -> list[Array]:
-    messages.receive_head(end)
-    count = int(messages.receive_array(end, 1, np.int64)[0])
-    lengths = messages.receive_array(end, count, np.int64)
+    lengths = messages.receive_array(end, messages.receive_head(end).num_items, np.int64)
     return [messages.receive_array(end, int(length), np.float32) for length in lengths]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from pathlib import Path
-from typing import Callable, Dict, Iterator, Sequence
+from typing import Any, Callable, Dict, Iterator, Sequence
 
 from mxtrain.kvstore.owners.layout import Layout
 from mxtrain.kvstore.owners.remote import RemoteOwners
@@ -61,3 +62,26 @@ def _work(rank: int, numbers: Sequence[int], layout: Layout, work: Worker, folde
     owners = remote.connect(rank, numbers, layout, DEADLINE_SECONDS)
     work(rank, owners, folder)
     owners.close()
+
+
+class Threads:
+    """Servers and workers of this process, and what each has returned or raised."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+        self.results: dict[str, Any] = {}
+
+    def start(self, name: str, function: Any, *arguments: Any) -> None:
+        def run() -> None:
+            try:
+                self.results[name] = function(*arguments)
+            except Exception as error:
+                self.results[name] = error
+
+        self._threads.append(threading.Thread(target=run, daemon=True))
+        self._threads[-1].start()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(20)
+            assert not thread.is_alive()
