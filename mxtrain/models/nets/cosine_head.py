@@ -11,13 +11,13 @@ from typing import Any
 from mxtrain.config.program_objects import ProgramObjects
 from mxtrain.core.errors import UsageError
 from mxtrain.models.autocast.operator_times import WIDE
+from mxtrain.models.margins import SMALLEST_SQUARE
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block
 
 PRODUCT = "product"
-SMALLEST = 1e-12  # added to squared lengths: features that are all zero have the cosine 0
 
 
 class CosineHead(mx.gluon.nn.Dense):
@@ -37,13 +37,13 @@ class CosineHead(mx.gluon.nn.Dense):
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         x = F.Flatten(x) if self._flatten else x
-        unit = F.broadcast_div(x, F.sqrt(F.sum(F.square(x), axis=-1, keepdims=True) + SMALLEST))
+        unit = F.broadcast_div(x, F.sqrt(F.sum(F.square(x), axis=-1, keepdims=True) + SMALLEST_SQUARE))
         # Weights are divided by behind the product, from which alone MXNet infers their shape.
         with mx.AttrScope(**{WIDE: "1"}):  # times the scale, what bfloat16 rounds off would be several units
             product = F.FullyConnected(
                 unit, weight, no_bias=True, num_hidden=self._units, flatten=self._flatten, name=PRODUCT
             )
-        lengths = F.sqrt(F.sum(F.square(weight), axis=1) + SMALLEST)
+        lengths = F.sqrt(F.sum(F.square(weight), axis=1) + SMALLEST_SQUARE)
         return F.broadcast_div(product, F.expand_dims(lengths, axis=0)) * self.scale
 
 
