@@ -5,26 +5,42 @@ exponentials beside it, and the logit of the sample's own class. `gradients` com
 gradient of each chunk of weights as it comes, and returns that of the features. Who holds the weights is the caller's
 affair: `pull` and `push`. So are lengths of chunks, and which classes are in them: a label is a place among all that
 the chunks hold, end to end. Never more than two chunks are needed at once, one of weights and one of their gradient;
-logits are computed for `BLOCK` classes at a time. The same arrays have the same bits, with the same number of threads.
+logits are computed for `BLOCK` classes at a time.
 
-A head has no bias here; one is the weight of a feature that is always 1. With a margin, logits are scaled cosines.
+All micro-batches of a step go through a chunk while it is here, each computed apart: so no bit of one depends on the
+others, and the gradients of weights add up as `add` does it. The same arrays have the same bits, with the same number
+of threads. A head has no bias; one is the weight of a feature that is always 1. With a margin, logits are scaled
+cosines.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, NamedTuple, Sequence
+import itertools
+from typing import Callable, NamedTuple, Sequence
 
 import numpy as np
 
 from mxtrain.data.fields import Array
 from mxtrain.models.margins import SMALLEST_SQUARE, Margin
 
+BLOCK = 2048  # classes: their weights and logits stay in a core's cache
+LOWEST = float(np.finfo(np.float32).min)
+
 Pull = Callable[[int], Array]  # from a chunk's number to its weights, (classes, width); they are only read
 # Takes the gradient of a chunk; its array is written to again once this returns.
 Push = Callable[[int, Array], None]
 
-BLOCK = 4096  # classes: their weights and logits stay in a core's cache
-LOWEST = float(np.finfo(np.float32).min)
+
+class Samples(NamedTuple):
+    """A micro-batch, and how much the loss of each sample counts in gradients."""
+
+    features: Array  # (samples, width)
+    labels: Array
+    counts: Array | float = 1.0
+
+
+# Adds to the total of some rows of a chunk, the last argument, the gradient by the micro-batch of a number, 0 first.
+Add = Callable[[int, slice, int, Array, Array], None]
 
 
 class Softmax(NamedTuple):
@@ -36,107 +52,147 @@ class Softmax(NamedTuple):
     log_sums: Array  # of the exponentials of all logits
 
 
-class _Block(NamedTuple):
-    """The rows of a block in its chunk, and the samples whose own class is in it."""
-
-    rows: slice
-    samples: Array
-    columns: Array  # of these samples' classes, in the block
-
-
 def softmax(
-    features: Array, labels: Array, lengths: Sequence[int], pull: Pull, margin: Margin | None = None
-) -> Softmax:
-    """Return the softmax of features (samples, width), with chunks of so many classes, from the first to the last."""
-    units, _ = _units(features, margin)
-    sums = _Sums(np.full(len(labels), LOWEST), np.zeros(len(labels)), np.zeros(len(labels)))
+    micro_batches: Sequence[Samples], lengths: Sequence[int], pull: Pull, margin: Margin | None = None
+) -> list[Softmax]:
+    """Return the softmax of each micro-batch, with chunks of so many classes, from the first to the last."""
+    sums = [_Sums.of(each, margin) for each in micro_batches]
     for chunk, first in enumerate(_firsts(lengths)):
-        _add(sums, units, labels - first, pull(chunk), margin)  # which nothing holds once it is added
-    slopes, own = np.ones(len(labels)), sums.own
-    if margin is not None:
-        own, slopes = margin.logits(own / margin.scale)
-    with np.errstate(divide="ignore"):  # a single class has no others
-        others = sums.largest + np.log(sums.others)
-    return Softmax(np.logaddexp(0, others - own), own, slopes, np.logaddexp(others, own))
+        _add_chunk(sums, first, pull(chunk), margin)  # which nothing holds once it is added
+    return [each.softmax(margin) for each in sums]
+
+
+def plain_sum(chunk: int, rows: slice, number: int, addition: Array, total: Array) -> None:
+    """Add in the numbers' own type, micro-batch by micro-batch."""
+    if number == 0:
+        total[:] = addition
+    else:
+        total += addition
 
 
 def gradients(
-    features: Array,
-    labels: Array,
+    micro_batches: Sequence[Samples],
+    forward: Sequence[Softmax],
     lengths: Sequence[int],
-    forward: Softmax,
     pull: Pull,
     push: Push,
-    counts: Array | float = 1.0,
     margin: Margin | None = None,
-) -> Array:
-    """Push the gradient of each chunk, from the last to the first, and return the features'.
+    add: Add = plain_sum,
+) -> list[Array]:
+    """Push the gradient of each chunk, from the last to the first, and return that of each micro-batch's features.
 
-    They are of the sum of losses, each times the `counts` of its sample. The first that is pulled is the chunk that
-    `softmax` pulled last.
+    They are of the sum of losses, each times what it counts. The first chunk that is pulled is the one that `softmax`
+    pulled last.
     """
-    units, sizes = _units(features, margin)
-    step = _Backward(units, np.zeros(units.shape), forward, np.broadcast_to(counts, labels.shape), margin)
+    steps = [_Backward.of(each, found, margin) for each, found in zip(micro_batches, forward)]
+    units = steps[0].units
     buffer = np.empty((max(lengths), units.shape[1]), units.dtype)
-    for chunk, first in reversed(list(enumerate(_firsts(lengths)))):
+    for chunk, first in reversed([*enumerate(_firsts(lengths))]):
         gradient = buffer[: lengths[chunk]]
-        _fill(gradient, step, labels - first, pull(chunk))
+        _fill_chunk(gradient, steps, chunk, first, pull(chunk), margin, add)
         push(chunk, gradient)
-    of_units = step.of_units
-    if margin is not None:  # a change of features in their own direction changes no cosine
-        of_units = (of_units - units * _products(of_units, units)[:, None]) / sizes
-    return of_units.astype(features.dtype)
+    return [each.of_features(margin) for each in steps]
 
 
 class _Sums(NamedTuple):
-    """The sums of the chunks so far, of each sample; written in place."""
+    """The sums of the chunks so far, of each sample of a micro-batch; written in place."""
 
+    units: Array
+    labels: Array
     largest: Array  # logit of another class than its own
     others: (
         Array  # the sum of exp(logit - largest) over other classes than its own: they may be tiny beside that
     )
     own: Array  # the logit of its own class
 
+    @classmethod
+    def of(cls, samples: Samples, margin: Margin | None) -> _Sums:
+        lowest, zeros = np.full(len(samples.labels), LOWEST), np.zeros((2, len(samples.labels)))
+        return cls(_units(samples.features, margin)[0], samples.labels, lowest, *zeros)
+
+    def add(self, logits: Array, samples: Array, columns: Array) -> None:
+        """Add the logits of a block, in which these samples have their own classes in these columns."""
+        self.own[samples] = logits[samples, columns]
+        logits[samples, columns] = -np.inf
+        largest = np.maximum(self.largest, logits.max(axis=1))
+        self.others[:] *= np.exp(self.largest - largest)
+        self.others[:] += _exponentials(logits, largest).sum(axis=1, dtype=np.float64)
+        self.largest[:] = largest
+
+    def softmax(self, margin: Margin | None) -> Softmax:
+        slopes, own = np.ones(len(self.own)), self.own
+        if margin is not None:
+            own, slopes = margin.logits(own / margin.scale)
+        with np.errstate(divide="ignore"):  # a single class has no others
+            others = self.largest + np.log(self.others)
+        return Softmax(np.logaddexp(0, others - own), own, slopes, np.logaddexp(others, own))
+
 
 class _Backward(NamedTuple):
-    """The numbers of the second pass; `of_units`, a gradient, is added to in place."""
+    """The numbers of a micro-batch in the second pass; `of_units`, a gradient, is added to in place."""
 
     units: Array
-    of_units: Array
-    softmax: Softmax
+    sizes: Array  # the lengths of features
+    labels: Array
     counts: Array
-    margin: Margin | None
+    of_own: Array  # the gradient of each sample's own logit, as it is without a margin
+    log_sums: Array
+    of_units: Array
+
+    @classmethod
+    def of(cls, samples: Samples, forward: Softmax, margin: Margin | None) -> _Backward:
+        units, sizes = _units(samples.features, margin)
+        counts = np.broadcast_to(samples.counts, samples.labels.shape)
+        of_own = counts * forward.own_slopes * np.expm1(forward.own_logits - forward.log_sums)
+        counts = counts.astype(units.dtype)[:, None]
+        return cls(units, sizes, samples.labels, counts, of_own, forward.log_sums, np.zeros(units.shape))
+
+    def of_logits(self, logits: Array, samples: Array, columns: Array) -> Array:
+        """Return the gradient of a block's logits, in their place."""
+        found = _exponentials(logits, self.log_sums)
+        found *= self.counts
+        found[samples, columns] = self.of_own[samples]
+        return found
+
+    def of_features(self, margin: Margin | None) -> Array:
+        found = self.of_units
+        if margin is not None:  # a change of features in their own direction changes no cosine
+            found = (found - self.units * _products(found, self.units)[:, None]) / self.sizes
+        return found.astype(self.units.dtype)
 
 
-def _add(sums: _Sums, units: Array, positions: Array, weights: Array, margin: Margin | None) -> None:
-    """Add a chunk, in which the samples' own classes have these positions, where they are in it."""
-    for block in _blocks(positions, len(weights)):
-        logits, _ = _logits(units, weights[block.rows], margin)
-        sums.own[block.samples] = logits[block.samples, block.columns]
-        logits[block.samples, block.columns] = -np.inf
-        largest = np.maximum(sums.largest, logits.max(axis=1))
-        sums.others[:] *= np.exp(sums.largest - largest)
-        sums.others[:] += _exponentials(logits, largest).sum(axis=1, dtype=np.float64)
-        sums.largest[:] = largest
+def _add_chunk(sums: Sequence[_Sums], first: int, weights: Array, margin: Margin | None) -> None:
+    """Add a chunk, whose first class is `first`."""
+    for rows in _blocks(len(weights)):
+        squares = _squared_lengths(weights[rows], margin)
+        for each in sums:
+            logits = _logits(each.units, weights[rows], squares, margin)
+            each.add(logits, *_own(each.labels, first, rows))
 
 
-def _fill(gradient: Array, step: _Backward, positions: Array, weights: Array) -> None:
-    """Compute the gradient of a chunk, and add to the features'."""
-    softmax, margin = step.softmax, step.margin
-    counts = step.counts.astype(weights.dtype)[:, None]
-    of_own = step.counts * softmax.own_slopes * np.expm1(softmax.own_logits - softmax.log_sums)
-    for block in _blocks(positions, len(weights)):
-        rows, of_rows = weights[block.rows], gradient[block.rows]
-        logits, squares = _logits(step.units, rows, margin)
-        of_logits = _exponentials(logits, softmax.log_sums)
-        of_logits *= counts
-        of_logits[block.samples, block.columns] = of_own[block.samples]
-        if margin is not None:
-            of_logits *= margin.scale / np.sqrt(squares)
-        step.of_units[:] += of_logits @ rows
-        np.matmul(of_logits.T, step.units, out=of_rows)
-        if margin is not None:
-            of_rows -= rows * (_products(of_rows, rows) / squares)[:, None]
+def _fill_chunk(
+    gradient: Array,
+    steps: Sequence[_Backward],
+    chunk: int,
+    first: int,
+    weights: Array,
+    margin: Margin | None,
+    add: Add,
+) -> None:
+    """Compute the gradient of a chunk, whose first class is `first`, and add to those of features."""
+    for rows in _blocks(len(weights)):
+        block = weights[rows]
+        squares = _squared_lengths(block, margin)
+        for number, step in enumerate(steps):
+            logits = _logits(step.units, block, squares, margin)
+            of_logits = step.of_logits(logits, *_own(step.labels, first, rows))
+            if margin is not None:
+                of_logits *= margin.scale / np.sqrt(squares)
+            step.of_units[:] += of_logits @ block
+            of_rows: Array = of_logits.T @ step.units
+            if margin is not None:
+                of_rows -= block * (_products(of_rows, block) / squares)[:, None]
+            add(chunk, rows, number, of_rows, gradient[rows])
 
 
 def _units(features: Array, margin: Margin | None) -> tuple[Array, Array]:
@@ -145,14 +201,19 @@ def _units(features: Array, margin: Margin | None) -> tuple[Array, Array]:
     return (features if margin is None else (features / sizes).astype(features.dtype)), sizes
 
 
-def _logits(units: Array, weights: Array, margin: Margin | None) -> tuple[Array, Array]:
-    """Return the logits of a block without margins, and the squared lengths of its weights where cosines need them."""
-    logits = units @ weights.T
+def _squared_lengths(weights: Array, margin: Margin | None) -> Array:
+    """Return the squared lengths of rows, where cosines need them."""
     if margin is None:
-        return logits, weights[:0]
-    squares = _products(weights, weights) + weights.dtype.type(SMALLEST_SQUARE)
-    logits *= margin.scale / np.sqrt(squares)
-    return logits, squares
+        return weights[:0]
+    return _products(weights, weights) + weights.dtype.type(SMALLEST_SQUARE)
+
+
+def _logits(units: Array, weights: Array, squares: Array, margin: Margin | None) -> Array:
+    """Return the logits of a block without margins."""
+    logits: Array = units @ weights.T
+    if margin is not None:
+        logits *= margin.scale / np.sqrt(squares)
+    return logits
 
 
 def _exponentials(logits: Array, less: Array) -> Array:
@@ -166,21 +227,21 @@ def _exponentials(logits: Array, less: Array) -> Array:
 
 def _products(left: Array, right: Array, dtype: type | None = None) -> Array:
     """Return the inner product of each row with the other's."""
-    found: Array = np.einsum("ij,ij->i", left, right, dtype=dtype)
-    return found
+    return np.asarray(np.einsum("ij,ij->i", left, right, dtype=dtype))
 
 
-def _firsts(lengths: Sequence[int]) -> Iterator[int]:
-    """Yield the first class of each chunk."""
-    first = 0
-    for length in lengths:
-        yield first
-        first += length
+def _firsts(lengths: Sequence[int]) -> list[int]:
+    """Return the first class of each chunk."""
+    return [0, *itertools.accumulate(lengths)][:-1]
 
 
-def _blocks(positions: Array, length: int) -> Iterator[_Block]:
-    """Yield the blocks of a chunk of so many classes, in which the samples' own classes have these positions."""
-    for start in range(0, length, BLOCK):
-        stop = min(start + BLOCK, length)
-        (samples,) = np.nonzero((positions >= start) & (positions < stop))
-        yield _Block(slice(start, stop), samples, positions[samples] - start)
+def _blocks(length: int) -> list[slice]:
+    """Return the rows of each block of a chunk of so many classes."""
+    return [slice(start, min(start + BLOCK, length)) for start in range(0, length, BLOCK)]
+
+
+def _own(labels: Array, first: int, rows: slice) -> tuple[Array, Array]:
+    """Return the samples whose own class is in these rows of a chunk that begins with the class `first`, and where."""
+    positions = labels - (first + rows.start)
+    (samples,) = np.nonzero((positions >= 0) & (positions < rows.stop - rows.start))
+    return samples, positions[samples]

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxtrain.kvstore.owners.step_sum import PIECE, StepSum
 from mxtrain.models import class_samples, losses
-from mxtrain.models.chunked_head import gradients, softmax
+from mxtrain.models.chunked_head import Samples, gradients, softmax
 from mxtrain.models.margins import Margin, of_loss
 from mxtrain.models.nets.cosine_head import CosineHead
+from mxtrain.optim.sums.grid import num_blocks
+from mxtrain.optim.sums.row_totals import RowTotals
 from mxtrain.runtime import mx
 from tests.support.losses.margin_losses import margin_loss, scaled_cosines
 from tests.support.losses.reference_losses import log_softmax
@@ -76,7 +79,8 @@ def test_the_loss_is_that_of_all_classes(loss: str, seed: int) -> None:
         features, weights, labels, lengths = case(seed, dtype)
         margin = of_loss(loss)
         owner = Owner(weights, lengths)
-        found = softmax(features, labels, lengths, owner.pull, margin).losses
+        (forward,) = softmax([Samples(features, labels)], lengths, owner.pull, margin)
+        found = forward.losses
         expected = whole(features, weights, labels, margin)
         np.testing.assert_allclose(found, expected, rtol=of_each, atol=of_each * 1e-2)
         assert found.mean() == pytest.approx(expected.mean(), rel=of_mean)
@@ -89,8 +93,9 @@ def test_gradients_are_those_of_all_classes(loss: str, seed: int) -> None:
     features, weights, labels, lengths = case(seed, np.float64)
     rng, margin, owner = np.random.default_rng(seed), of_loss(loss), Owner(weights, lengths)
     counts = rng.uniform(size=len(labels))
-    found = softmax(features, labels, lengths, owner.pull, margin)
-    of_features = gradients(features, labels, lengths, found, owner.pull, owner.push, counts, margin)
+    samples = [Samples(features, labels, counts)]
+    forward = softmax(samples, lengths, owner.pull, margin)
+    (of_features,) = gradients(samples, forward, lengths, owner.pull, owner.push, margin)
     assert owner.most_alive == 1
     for _ in range(3):
         along, across = rng.normal(size=features.shape), rng.normal(size=weights.shape)
@@ -108,8 +113,9 @@ def test_gradients_are_those_of_the_head_that_is_whole(loss: str) -> None:
     """In float32, as the net's own layer and `--loss` have them."""
     features, weights, labels, lengths = case(7, np.float32)
     margin, owner = of_loss(loss), Owner(weights, lengths)
-    found = softmax(features, labels, lengths, owner.pull, margin)
-    of_features = gradients(features, labels, lengths, found, owner.pull, owner.push, 1.0, margin)
+    samples = [Samples(features, labels)]
+    forward = softmax(samples, lengths, owner.pull, margin)
+    (of_features,) = gradients(samples, forward, lengths, owner.pull, owner.push, margin)
     layer: Any = mx.gluon.nn.Dense(len(weights), use_bias=False, in_units=weights.shape[1])
     net = layer if margin is None else CosineHead(layer, margin.scale)
     net.initialize()
@@ -130,21 +136,22 @@ def test_the_same_arrays_have_the_same_bits_and_other_chunks_the_same_numbers() 
     results = []
     for cut in (lengths, lengths, [sum(lengths)]):
         owner = Owner(weights, cut)
-        found = softmax(features, labels, cut, owner.pull, margin)
-        of_features = gradients(features, labels, cut, found, owner.pull, owner.push, 1.0, margin)
-        results.append((found.losses, of_features, owner.gradient))
+        samples = [Samples(features, labels)]
+        (forward,) = softmax(samples, cut, owner.pull, margin)
+        (of_features,) = gradients(samples, [forward], cut, owner.pull, owner.push, margin)
+        results.append((forward.losses, of_features, owner.gradient))
     for one, again, other in zip(*results):
         assert np.array_equal(one, again)
         np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(one).max())
 
 
 def test_two_classes_and_one() -> None:
-    features, weights = np.ones((1, 3)), np.array([[1.0, 0, 0], [0, 2, 0]])
+    samples, weights = [Samples(np.ones((1, 3)), np.array([0]))], np.array([[1.0, 0, 0], [0, 2, 0]])
     for count, expected in ((2, np.log1p(np.exp(1.0))), (1, 0.0)):
         owner = Owner(weights[:count], [1] * count)
-        found = softmax(features, np.array([0]), [1] * count, owner.pull)
-        assert found.losses == pytest.approx(expected, abs=1e-15)
-        of_features = gradients(features, np.array([0]), [1] * count, found, owner.pull, owner.push)
+        (forward,) = softmax(samples, [1] * count, owner.pull)
+        assert forward.losses == pytest.approx(expected, abs=1e-15)
+        (of_features,) = gradients(samples, [forward], [1] * count, owner.pull, owner.push)
         assert np.isfinite(of_features).all() and (of_features == 0).all() == (count == 1)
 
 
@@ -155,7 +162,54 @@ def test_a_sample_of_classes_is_the_softmax_over_those() -> None:
         classes = class_samples.step_classes(labels, count, num_taken, seed=3, step=5)
         owner = Owner(weights[classes], [len(classes)])
         places = np.searchsorted(classes, labels)
-        found = softmax(features, places, [len(classes)], owner.pull)
-        np.testing.assert_allclose(found.losses, whole(features, weights[classes], places, None), rtol=1e-9)
-    all_of_them = softmax(features, labels, lengths, Owner(weights, lengths).pull)
-    np.testing.assert_allclose(found.losses, all_of_them.losses, rtol=1e-12)
+        (forward,) = softmax([Samples(features, places)], [len(classes)], owner.pull)
+        np.testing.assert_allclose(forward.losses, whole(features, weights[classes], places, None), rtol=1e-9)
+    (all_of_them,) = softmax([Samples(features, labels)], lengths, Owner(weights, lengths).pull)
+    np.testing.assert_allclose(forward.losses, all_of_them.losses, rtol=1e-12)
+
+
+NUM_MICRO_BATCHES = 6
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_exact_sums_have_the_same_bits_whichever_workers_share_a_step(loss: str) -> None:
+    """Losses and features' gradients too; wide digits are among the sums, as some blocks' exponents are small."""
+    rng, margin, width, lengths = np.random.default_rng(5), of_loss(loss), 16, [6144, 64, 3000]
+    weights = rng.normal(size=(sum(lengths), width)).astype(np.float32)
+    samples = [
+        Samples(rng.normal(size=(4, width)).astype(np.float32), rng.integers(0, sum(lengths), 4))
+        for _ in range(NUM_MICRO_BATCHES)
+    ]
+    exponents = [rng.integers(-40, -32, num_blocks(length * width)).astype(np.int32) for length in lengths]
+    results = []
+    for num_workers in (1, 2, 3):
+        sums = [StepSum((length, width), num_workers) for length in lengths]
+        computed: dict[int, tuple[Array, Array]] = {}
+        num_wide = 0
+        for worker in range(num_workers):
+            own = range(worker, NUM_MICRO_BATCHES, num_workers)
+            totals = [RowTotals(of_chunk, 48, len(own)) for of_chunk in exponents]
+            owner = Owner(weights, lengths)
+
+            def add(chunk: int, rows: slice, number: int, addition: Array, total: Array) -> None:
+                start = rows.start * width
+                totals[chunk].add(start, number, addition.ravel(), total.reshape(-1))  # noqa: B023
+
+            def push(chunk: int, gradient: Array) -> None:
+                of_chunk, flat = totals[chunk], gradient.ravel()  # noqa: B023
+                for start in range(0, len(flat), PIECE):
+                    part = flat[start : start + PIECE]
+                    sums[chunk].add(start, part, of_chunk.wide_blocks, of_chunk.wide_totals)  # noqa: B023
+                sums[chunk].finish_addend()  # noqa: B023
+
+            mine = [samples[each] for each in own]
+            forward = softmax(mine, lengths, owner.pull, margin)
+            of_features = gradients(mine, forward, lengths, owner.pull, push, margin, add)
+            computed.update(zip(own, zip((each.losses for each in forward), of_features)))
+            num_wide += sum(len(each.wide_blocks) for each in totals)
+        assert num_wide and all(each.is_complete for each in sums)
+        in_order = [array for each in range(NUM_MICRO_BATCHES) for array in computed[each]]
+        results.append([*in_order, *(each.numbers.copy() for each in sums)])
+    for one, *others in zip(*results):
+        assert np.isfinite(one).all() and one.any()
+        assert all(np.array_equal(one, other) for other in others)

@@ -21,7 +21,7 @@ Array = np.ndarray
 MILLION = """
 import json, sys, time
 import numpy as np
-from mxtrain.models.chunked_head import gradients, softmax
+from mxtrain.models.chunked_head import Samples, gradients, softmax
 from mxtrain.models.margins import of_loss
 
 path, out, count, rows, width = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
@@ -46,8 +46,9 @@ def push(chunk, gradient):
 
 before, began = memory("VmRSS"), time.monotonic()
 with open(out, "wb") as file:
-    found = softmax(features, labels, lengths, pull, of_loss("arcface"))
-    of_features = gradients(features, labels, lengths, found, pull, push, 1 / 64, of_loss("arcface"))
+    samples = [Samples(features, labels, 1 / 64)]
+    (found,) = softmax(samples, lengths, pull, of_loss("arcface"))
+    of_features = gradients(samples, [found], lengths, pull, push, of_loss("arcface"))
 seconds, mib = time.monotonic() - began, memory("VmHWM") - before
 print(json.dumps({"mib": mib, "seconds": seconds, "losses": found.losses.tolist()}))
 """
