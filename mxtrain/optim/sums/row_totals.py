@@ -49,6 +49,10 @@ class RowTotals:
             self._wide.append(blocks.start + int(block))
             self._totals.append(exact[BLOCK * block : BLOCK * (block + 1)].copy())
 
+    def clear(self) -> None:
+        """Forget all, and take no memory."""
+        self._exact, self._wide, self._totals = np.zeros(0), [], []
+
     @property
     def wide_blocks(self) -> Array:
         """The numbers of the wide blocks, int64."""
