@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from typing import Any, Callable
 
 from mxtrain.config.components import import_path
@@ -16,6 +17,7 @@ from mxtrain.config.components import losses as components
 from mxtrain.config.components.component import load
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import UsageError, as_user_code
+from mxtrain.models.margins import SMALLEST_SINE
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray
 
@@ -24,8 +26,15 @@ Loss = Callable[[NDArray, NDArray], NDArray]
 
 def build(text: str, label_smoothing: float, num_classes: int, objects: ProgramObjects = NO_OBJECTS) -> Loss:
     """Return the loss of `--loss`; a user's own is called once on zeros, and UsageError if its shape is wrong."""
-    known = _known(components.CLASSES, text, label_smoothing)
+    known = _known(components.CLASSES, text, label_smoothing) or _known(components.COSINES, text, 0.0)
     return known or _user_loss(text, objects, mx.nd.zeros((2, num_classes)), mx.nd.zeros(2), (2,))
+
+
+def build_plain(text: str, num_classes: int, objects: ProgramObjects = NO_OBJECTS) -> Loss:
+    """Return the loss of evaluations for `--loss`: without smoothing, and without a margin."""
+    if components.parse(text).name in components.of_target(components.COSINES):
+        return cross_entropy
+    return build(text, 0.0, num_classes, objects)
 
 
 def build_of_labels(
@@ -58,6 +67,33 @@ def cross_entropy(output: NDArray, label: NDArray, smoothing: float = 0.0) -> ND
     log_probabilities = output.log_softmax(axis=1)
     losses = -log_probabilities.pick(label, axis=1)
     return losses if not smoothing else (1 - smoothing) * losses - smoothing * log_probabilities.mean(axis=1)
+
+
+def arcface(output: NDArray, label: NDArray, scale: float, margin: float) -> NDArray:
+    """Return the cross-entropy of scaled cosines, the label's angle made larger by the margin (Deng et al., 2019).
+
+    Where the angle would be more than pi, the cosine is made smaller by margin * sin(margin) instead, so that the loss
+    still falls with the angle: insightface does so unless it is told to take the easy margin.
+    """
+    cosine = output.pick(label, axis=1) / scale
+    # At cosines of 1 and -1 the sine has an infinite slope; so near to them it is constant.
+    sine = (((1 - cosine) * (1 + cosine) - SMALLEST_SINE**2).relu() + SMALLEST_SINE**2).sqrt()
+    turned = cosine * math.cos(margin) - sine * math.sin(margin)
+    moved = mx.nd.where(cosine > -math.cos(margin), turned, cosine - margin * math.sin(margin))
+    return _with_margin(output, label, scale * (moved - cosine))
+
+
+def cosface(output: NDArray, label: NDArray, scale: float, margin: float) -> NDArray:
+    """Return the cross-entropy of scaled cosines, the label's made smaller by the margin (Wang et al., 2018)."""
+    moved = mx.nd.full(label.shape, -scale * margin, ctx=label.context)
+    return _with_margin(output, label, moved)
+
+
+def _with_margin(output: NDArray, label: NDArray, moved: NDArray) -> NDArray:
+    """Return the cross-entropy where the label's output is moved by so much."""
+    samples = mx.nd.arange(len(label), ctx=label.context, dtype=label.dtype)
+    # In less time than by a product with one-hot labels, where classes are many.
+    return cross_entropy(output + mx.nd.scatter_nd(moved, mx.nd.stack(samples, label), output.shape), label)
 
 
 def focal(output: NDArray, label: NDArray, gamma: float) -> NDArray:

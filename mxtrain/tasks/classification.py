@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Collection, Mapping, Sequence
 from mxtrain.config import Run
 from mxtrain.config.components import losses as loss_names
 from mxtrain.config.components import nets as net_names
+from mxtrain.core.errors import UsageError
 from mxtrain.data import image_fields, input_files
 from mxtrain.data.augment import mixup, normalization
 from mxtrain.data.augment.mixup import MixedIn
@@ -33,13 +34,19 @@ from mxtrain.tasks.task import Description, Metric, Score, Task, TaskPrediction
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
 
+COSINE_SCALE = "cosine_scale"  # in descriptions
+
 
 class Classification(Task, TaskPrediction):
-    """The task; its description has `class_names`, a name for each output of the net, and `class_weights` if given."""
+    """The task; its description has `class_names`, a name for each output of the net, `class_weights` if given, and
+    `cosine_scale` where the net's head answers with scaled cosines, as --loss has it."""
 
     flags = task_flags.OF_PICTURES | task_flags.OF_CLASSES | task_flags.OF_TEACHERS | {"model", "loss"}
     nets = net_names.that_take(net_names.PICTURES)
-    losses: ClassVar[Collection[str]] = loss_names.of_target(loss_names.CLASSES)
+    losses: ClassVar[Collection[str]] = (
+        *loss_names.of_target(loss_names.CLASSES),
+        *loss_names.of_target(loss_names.COSINES),
+    )
     metric_kind = "classes"
     suffixes = input_files.PICTURES
     takes_names = True
@@ -52,12 +59,12 @@ class Classification(Task, TaskPrediction):
         image_fields.refuse_arrays(train)
         names = label_checks.class_names(train, val, run.data.num_classes)
         weights = class_weights.of_classes(run.model.class_weights, train, names)
-        return {**described(names, weights), **normalization.described(run, train)}
+        return {**described(names, weights), **_described_head(run), **normalization.described(run, train)}
 
     @classmethod
     def numbered(cls, run: Run, num_classes: int) -> Classification:
         """Return the task of classes that are called by their numbers, where there is no data."""
-        return cls(run, {"class_names": [str(number) for number in range(num_classes)]})
+        return cls(run, {"class_names": list(map(str, range(num_classes))), **_described_head(run)})
 
     @property
     def class_names(self) -> list[str]:
@@ -119,11 +126,13 @@ class Classification(Task, TaskPrediction):
         return of_pictures(data.image_size, len(self.class_names), data.channels)
 
     def build_net(self) -> Block:
-        from mxtrain.models.nets import zoo
+        from mxtrain.models.nets import cosine_head, zoo
 
         name, num_classes = self.run.model.model, len(self.class_names)
         net = zoo.build(name, num_classes, self.run.data.channels, self.objects)
         zoo.check_sizes(net, name, num_classes)
+        if COSINE_SCALE in self.description:
+            cosine_head.put(net, name, num_classes, self.description[COSINE_SCALE])
         return net
 
     def training_forward(self, teacher: Block | None) -> ClassificationForward:
@@ -138,7 +147,7 @@ class Classification(Task, TaskPrediction):
         )
 
     def plain_forward(self) -> ClassificationForward:
-        return ClassificationForward(self._loss(0.0), inputs=self.net_inputs)
+        return ClassificationForward(self._plain_loss(), inputs=self.net_inputs)
 
     @property
     def net_inputs(self) -> NetInputs:
@@ -167,5 +176,26 @@ class Classification(Task, TaskPrediction):
 
     def _loss(self, smoothing: float) -> Any:
         from mxtrain.models import losses
+        from mxtrain.models.nets import cosine_head
 
-        return losses.build(self.run.model.loss, smoothing, len(self.class_names), self.objects)
+        model = self.run.model
+        if loss_names.cosine_scale(model.loss) is not None:
+            cosine_head.refuse_net_object(model.loss, model.model, self.objects)
+            if COSINE_SCALE not in self.description:
+                raise UsageError(
+                    f"--task {model.task}: its description has no '{COSINE_SCALE}', which --loss {model.loss} needs; "
+                    "let `describe` add to that of classification"
+                )
+        return losses.build(model.loss, smoothing, len(self.class_names), self.objects)
+
+    def _plain_loss(self) -> Any:
+        """Return the loss of evaluations: without smoothing, and without a margin."""
+        from mxtrain.models import losses
+
+        return losses.build_plain(self.run.model.loss, len(self.class_names), self.objects)
+
+
+def _described_head(run: Run) -> Description:
+    """Return the part of a description that says what the net's head is; nothing of a plain one."""
+    scale = loss_names.cosine_scale(run.model.loss)
+    return {} if scale is None else {COSINE_SCALE: scale}

@@ -66,7 +66,7 @@ class Multilabel(Classification):
         return LabelsForward(**vars(super().training_forward(teacher)))
 
     def plain_forward(self) -> LabelsForward:
-        return LabelsForward(self._loss(0.0), inputs=self.net_inputs)
+        return LabelsForward(self._plain_loss(), inputs=self.net_inputs)
 
     def metrics(self) -> Sequence[Metric]:
         count = len(self.class_names)
@@ -89,3 +89,6 @@ class Multilabel(Classification):
         from mxtrain.models import losses
 
         return losses.build_of_labels(self.run.model.loss, smoothing, len(self.class_names), self.objects)
+
+    def _plain_loss(self) -> Any:
+        return self._loss(0.0)

@@ -12,13 +12,12 @@ import tempfile
 from pathlib import Path
 
 from mxtrain.config import Data, Output, Run, batch_plan, program_objects, schema
-from mxtrain.config.checks import bounds, shrink_checks, store_checks
+from mxtrain.config.checks import bounds, loss_checks, shrink_checks, store_checks
 from mxtrain.config.components import (
     augmentations,
     choices,
     import_path,
     initializers,
-    losses,
     metrics,
     nets,
     optimizers,
@@ -62,6 +61,7 @@ def check_description(run: Run, objects: ProgramObjects = NO_OBJECTS) -> None:
     _check_channels(run.data)
     _check_step(run)
     _check_model(run)
+    loss_checks.check(run)
     shrink_checks.check(run)
     _check_names(run)
     _check_loading(run)
@@ -157,10 +157,10 @@ def _check_step(run: Run) -> None:
 
 def _check_model(run: Run) -> None:
     initializers.parse(run.model.init)
-    smoothed = losses.SMOOTHED
-    smoothing, loss = run.optim.label_smoothing, losses.parse(run.model.loss).name
-    if smoothing >= 1:
-        raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
+    if run.optim.label_smoothing >= 1:
+        raise UsageError(
+            f"--label-smoothing {run.optim.label_smoothing:g}: give a number below 1, such as 0.1"
+        )
     if run.optim.early_stop and not (run.data.val or run.optim.overfit):
         raise UsageError(f"--early-stop {run.optim.early_stop} needs --val: without it there is no score")
     evaluation = {"--score": run.output.score, "--evaluate-steps": run.output.evaluate_steps or ""}
@@ -182,11 +182,6 @@ def _check_model(run: Run) -> None:
             raise UsageError(
                 f"{flag} {value:g}: there is no --teacher to learn from; give one, or leave it out"
             )
-    # What `auto` is, only the data tells; its task refuses the flag where that is a loss of numbers.
-    if smoothing and loss not in (*smoothed, losses.AUTO):
-        raise UsageError(
-            f"--label-smoothing: --loss {loss} does not know it; leave it out, or give {' or '.join(smoothed)}"
-        )
 
 
 def _check_batch(run: Run) -> None:

@@ -16,15 +16,16 @@ from mxtrain.config.components.component import Component, Number, Spec, by_name
 class Loss(Component):
     """A loss. `factories` has a function for each kind of target that it compares: classes, labels or numbers.
 
-    `labels` are 0 or 1 for each class. A function takes outputs, targets, its numbers and, where it `is_smoothed`, the
-    share of --label-smoothing as `smoothing`.
+    `labels` are 0 or 1 for each class; `cosines` are classes too, where the net's head answers with scaled cosines. A
+    function takes outputs, targets, its numbers and, where it `is_smoothed`, the share of --label-smoothing as
+    `smoothing`.
     """
 
     factories: Mapping[str, str] = dataclasses.field(default_factory=dict)
     is_smoothed: bool = False
 
 
-CLASSES, LABELS, NUMBERS = "classes", "labels", "numbers"
+CLASSES, LABELS, NUMBERS, COSINES = "classes", "labels", "numbers", "cosines"
 _OWN = "mxtrain.models.losses:"
 AUTO = "auto"  # of arrays: cross_entropy of classes, l2 of numbers
 
@@ -47,6 +48,18 @@ LOSSES = by_name(
         # Below 1 the slope at a sample that is wholly right would be infinite.
         numbers={"gamma": Number(2.0, 1.0, 10.0)},
         factories={CLASSES: _OWN + "focal", LABELS: _OWN + "label_focal"},
+    ),
+    Loss(
+        "arcface",
+        "cross-entropy of scaled cosines, the class's angle made larger by `margin` (Deng et al.)",
+        numbers={"scale": Number(64.0, 0.1, 1e4), "margin": Number(0.5, 0.0, 1.5)},
+        factories={COSINES: _OWN + "arcface"},
+    ),
+    Loss(
+        "cosface",
+        "cross-entropy of scaled cosines, the class's made smaller by `margin` (Wang et al.)",
+        numbers={"scale": Number(64.0, 0.1, 1e4), "margin": Number(0.35, 0.0, 1.0)},
+        factories={COSINES: _OWN + "cosface"},
     ),
     Loss("l1", "the mean absolute difference", factories={NUMBERS: _OWN + "l1"}),
     Loss("l2", "the mean squared difference", factories={NUMBERS: _OWN + "l2"}),
@@ -71,3 +84,9 @@ SMOOTHED = tuple(loss.name for loss in LOSSES.values() if loss.is_smoothed)
 def parse(text: str) -> Spec:
     """Parse --loss."""
     return component.parse("--loss", text, LOSSES)
+
+
+def cosine_scale(text: str) -> float | None:
+    """Return the scale of the cosines that --loss compares; None of a loss that takes a net's answer as it is."""
+    name, hyperparameters = parse(text)
+    return float(hyperparameters["scale"]) if name in of_target(COSINES) else None

@@ -47,8 +47,9 @@ class Model:
     remat: bool = flag(False, "less memory, more time: activations are computed again in the backward pass")
     loss: str = flag(
         "",
-        "training loss: cross_entropy | binary_cross_entropy | focal:gamma=2, of numbers l1 | l2 | huber:delta=1; or "
-        "module:callable; left out: cross_entropy of classes, l2 of numbers",
+        "training loss: cross_entropy | binary_cross_entropy | focal:gamma=2 | arcface:scale=64,margin=0.5 | "
+        "cosface:scale=64,margin=0.35, of numbers l1 | l2 | huber:delta=1; or module:callable; left out: cross_entropy "
+        "of classes, l2 of numbers",
     )
     class_weights: str = flag(
         "none",

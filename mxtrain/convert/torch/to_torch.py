@@ -15,7 +15,7 @@ from mxtrain.convert.options import Conversion, ConvertOptions
 from mxtrain.convert.torch import state_dict, torch_check, torch_names, torch_weights
 from mxtrain.core.errors import UsageError, nearest
 from mxtrain.models.parameters import weights as named_weights
-from mxtrain.tasks.classification import Classification
+from mxtrain.tasks.classification import COSINE_SCALE, Classification
 from mxtrain.tasks.task import Task
 
 
@@ -33,6 +33,11 @@ def convert(checkpoint: Checkpoint, run: Run, task: Task, out: Path, options: Co
     if not isinstance(task, Classification):
         raise UsageError(
             f"{checkpoint.path}: is of --task {run.model.task}; nets of classification are converted"
+        )
+    if COSINE_SCALE in task.description:
+        raise UsageError(
+            f"{checkpoint.path}: was trained with --loss {run.model.loss}, whose head answers with cosines, and "
+            f"{scheme}'s {name} has a plain one; take mxtrain.export --to onnx"
         )
     if checkpoint.widths:
         raise UsageError(

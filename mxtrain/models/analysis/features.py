@@ -30,6 +30,7 @@ BEHIND = (
         "_copy",
     ),
     *("softmax", "log_softmax", "sigmoid", "LeakyReLU", "clip", "transpose", "Dropout", "_mul_scalar"),
+    "broadcast_div",  # by the lengths of weights, in a head of cosines
 )
 
 

@@ -26,6 +26,7 @@ ELEMENTWISE: Mapping[str, tuple[str, Sequence[str]]] = {
     "elemwise_add": ("", ()),
     "Concat": ("", ()),
 }
+WIDE = "__float32__"  # an attribute of operators that stay float32 whatever --amp says
 ANY_OTHER = "any other"  # the class of operators that stay float32, to tell how long a step takes
 
 
@@ -62,7 +63,7 @@ def _cost_of_product(node: Mapping[str, Any], inputs: Sequence[Shape], output: S
     is_wrong = node["op"] == "Convolution" and wrong_kernels.is_wrong(
         node["attrs"], inputs[0], output, times.onednn
     )
-    if pair is None or is_wrong:
+    if pair is None or is_wrong or WIDE in node.get("attrs", {}):
         known = [each["float32"] for each in times.products.values()]
         return Cost(round(PASSES * flops / min(known)) if known else 0, None, flops)
     float32, bfloat16 = (

@@ -6,7 +6,7 @@ multiples without rounding. The exponents of a step follow from the sum of the s
 whoever computed it, and a grid without any takes them from the first gradient that it sees (`grid_units.py`). Knows
 arrays of NumPy only; whose gradients are added, and when, is `exact_gradients.py`'s.
 
-Where mxtrain's part in C is built it does what `_add` and `_write_maxima` do, to the same bits in less time.
+Where mxtrain's part in C is built it does what `add_rounded` and `_write_maxima` do, to the same bits in less time.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Grid:
         A number that is not finite becomes no number, so that nothing can take it away again, and one that is out of
         reach infinity. Without exponents nothing is one.
         """
-        add = native.add_on_grid or _add
+        add = native.add_on_grid or add_rounded
         for addition in self.additions(gradients, is_last):
             add(*addition)
         if self.exponents is None:
@@ -189,7 +189,7 @@ def exact_bits(num_workers: int) -> int:
     return FLOAT32_DIGITS - math.ceil(math.log2(num_workers))
 
 
-def _add(
+def add_rounded(
     total: Array, values: Array, exponents: Array, reach: int, is_first: bool, maxima: Array | None
 ) -> None:
     if is_first:
