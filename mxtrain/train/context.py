@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NO_COMPANIONS: Mapping[str, Companion] = {}
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainContext:
@@ -114,9 +116,8 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     built = build_net.build_to_train(task, devices, widths)
     net = built.net
     companions = _companions(job, net)
-    trained = _trained_parameters(run, net)
+    trained = parameters_of(run, net)
     optimizer = optimizers.build(optim, task.objects)
-    extra_optimizer_state = ExtraOptimizerState(optimizer)
     trainer = open_trainer(
         trained,
         optimizer,
@@ -127,6 +128,20 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         running_statistics.num_rows(job.plan.batch.num_micro_batches),
         stores.rounds_gradients(optim.compress),
     )
+    return assembled(job, built, devices, trainer, optimizer, _grid(job, trained), companions)
+
+
+def assembled(
+    job: TrainingJob,
+    built: BuiltNet,
+    devices: Sequence[Device],
+    trainer: StepTrainer,
+    optimizer: Optimizer,
+    grid: Grid | None,
+    companions: Mapping[str, Companion] = NO_COMPANIONS,
+) -> TrainContext:
+    """Return the context of these parts, with what follows from the job."""
+    run, task, group = job.run, job.task, job.group
     return TrainContext(
         job=job,
         built=built,
@@ -136,11 +151,11 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         metrics=metric_selection.of_task(task),
         trainer=trainer,
         optimizer=optimizer,
-        extra_optimizer_state=extra_optimizer_state,
+        extra_optimizer_state=ExtraOptimizerState(optimizer),
         devices=devices,
-        grid=_grid(job, trained),
+        grid=grid,
         companions=companions,
-        needs_input_grad=running_statistics.need_input_grad(net),
+        needs_input_grad=running_statistics.need_input_grad(built.net),
         sample_counter=running_statistics.SampleCounter(),
         step_group=step_group(group, run.layout.kvstore),
         clock=StageClock(job.began, run.output.sample_steps),
@@ -160,7 +175,7 @@ def _companions(job: TrainingJob, net: Block) -> dict[str, Companion]:
     }
 
 
-def _trained_parameters(run: Run, net: Block) -> list[Parameter]:
+def parameters_of(run: Run, net: Block) -> list[Parameter]:
     """Return the net's parameters, each with its own decay and rate; refuse tables that the store cannot sum."""
     trained = list(weights.named_parameters(net).values())
     if not run.optim.decay_all:
@@ -174,7 +189,7 @@ def _trained_parameters(run: Run, net: Block) -> list[Parameter]:
 
 def _grid(job: TrainingJob, parameters: Sequence[Parameter]) -> Grid | None:
     """Return a grid for the sums of gradients; None where a step has none, or adds as they come and says so."""
-    run, num_micro_batches = job.run, job.plan.batch.num_micro_batches
+    run = job.run
     if not exact_sums.has_sums(run):
         return None
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
@@ -186,5 +201,12 @@ def _grid(job: TrainingJob, parameters: Sequence[Parameter]) -> Grid | None:
     if reason is not None:
         logger.info("%s", exact_sums.warning(run, reason))
         return None
+    return new_grid(job, trained)
+
+
+def new_grid(job: TrainingJob, trained: Sequence[Parameter], has_totals: bool = True) -> Grid:
+    """Return a grid for the sums of the gradients of these parameters, over a step's micro-batches."""
+    num_micro_batches = job.plan.batch.num_micro_batches
     is_single = len(job.plan.batch.positions(num_micro_batches, job.group.rank)) <= 1
-    return Grid([math.prod(each.shape) for each in trained], num_micro_batches, is_single)
+    sizes = [math.prod(each.shape) for each in trained]
+    return Grid(sizes, num_micro_batches, is_single, has_totals)

@@ -26,6 +26,7 @@ from mxtrain.optim.sums.exact_gradients import ExactAccumulator
 from mxtrain.optim.sums.gradients import GradientAccumulator
 from mxtrain.optim.update import Update
 from mxtrain.runtime import mx
+from mxtrain.tasks.task import Outcome
 from mxtrain.train.context import TrainContext
 from mxtrain.train.net import first_pass
 from mxtrain.train.net.to_device import to_device
@@ -123,7 +124,7 @@ def train_step(
             context.trainer.skip_update()
         mx.nd.waitall()
     mean_loss, after = (loss / weight, scale.updated(applied)) if weight else (math.nan, scale)
-    means, staleness = _means(context, sums), context.trainer.staleness
+    means, staleness = means_of(context, sums), context.trainer.staleness
     return StepResult(mean_loss, int(num_samples), weight, norm, applied, after, means, staleness, layers)
 
 
@@ -190,8 +191,13 @@ def forward(
     with mx.autograd.record():
         outcome = context.forward(net, arrays)
         scaled = outcome.losses * scale if scale != 1.0 else outcome.losses
+    return scaled, row_of(context, outcome, len(batch))
+
+
+def row_of(context: TrainContext, outcome: Outcome, num_samples: int) -> StepRow:
+    """Return the row of a micro-batch, of what a forward pass has come to."""
     pairs = [outcome.means[name] for name in context.task.step_means]
-    return scaled, [outcome.losses.sum(), outcome.weight, len(batch), *itertools.chain(*pairs)]
+    return [outcome.losses.sum(), outcome.weight, num_samples, *itertools.chain(*pairs)]
 
 
 def micro_batch_seed(seed: int, step: int, position: int) -> int:
@@ -246,9 +252,7 @@ def _reduce(
     """
     statistics = running.local_rows()
     context.trainer.finish_reduce(statistics)
-    rows = np.zeros((context.job.plan.batch.num_micro_batches, 3 + 2 * len(context.task.step_means)))
-    for position, row in computed.items():
-        rows[position] = [number(value) for value in row]
+    rows = in_numbers(context, computed)
     if not isinstance(gradients, ExactAccumulator):
         return context.step_group.sum(rows), statistics
     is_wide = gradients.wide_blocks()
@@ -256,6 +260,14 @@ def _reduce(
     if num_wide:
         context.trainer.reduce_again(is_wide, gradients.grid)
     return rows, statistics
+
+
+def in_numbers(context: TrainContext, computed: Mapping[int, StepRow]) -> Array:
+    """Return the rows of this worker's micro-batches, by their positions, among zeros in the place of others'."""
+    rows = np.zeros((context.job.plan.batch.num_micro_batches, 3 + 2 * len(context.task.step_means)))
+    for position, row in computed.items():
+        rows[position] = [number(value) for value in row]
+    return rows
 
 
 def number(value: Any) -> float:
@@ -281,7 +293,7 @@ def _update_weights(context: TrainContext, step: int, update: Update) -> None:
         companion.after_update()
 
 
-def _means(context: TrainContext, sums: Sequence[float]) -> dict[str, float]:
+def means_of(context: TrainContext, sums: Sequence[float]) -> dict[str, float]:
     """Return the task's means of the step, from a sum and a count for each."""
     pairs = zip(context.task.step_means, sums[::2], sums[1::2])
     return {name: total / count if count else math.nan for name, total, count in pairs}

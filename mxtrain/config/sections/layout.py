@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from mxtrain.config.components.choices import HOLD_ALL
 from mxtrain.config.components.stores import STORES
 from mxtrain.config.sections.flag import flag
 
@@ -14,6 +15,11 @@ class Layout:
 
     kvstore: str = flag("device", f"where gradients are summed: {' | '.join(STORES)}")
     devices: str = flag("cpu", "contexts of this worker: cpu, cpu:0,1 or gpu:0,1")
+    hold: str = flag(
+        HOLD_ALL,
+        "what of the net a worker holds: all | layers (those that it computes now, as --remat cuts it; weights and the "
+        "optimizer are with their owners)",
+    )
     num_workers: int = flag(1, "worker processes; more than one needs allreduce or a dist_* kvstore")
     num_servers: int = flag(1, "server processes of a dist_* kvstore")
     min_workers: int = flag(

@@ -237,6 +237,35 @@ def compile_graph(net: Block, inputs: Sequence[Shape], context: Device, one_by_o
     net._build_cache(*(mx.nd.empty((1, *shape[1:]), ctx=context) for shape in inputs))
 
 
+def trace(
+    net: Block,
+    name: str,
+    device: Device,
+    contract: Contract,
+    narrowing: Autocast | None,
+    micro_batch: int,
+    flag: str,
+) -> None:
+    """Fix all shapes and make the net's graph, as `compile` does, where neither takes weights or a sample.
+
+    UsageError, which names the `flag` that asks for it, where they do.
+    """
+    if not isinstance(net, mx.gluon.HybridBlock) or len(contract.inputs) != 1:
+        raise UsageError(f"{flag}: {name} is no graph of one input, so it cannot be cut; leave it out")
+    known = shapes.fill_parameters(net, (1, *contract.inputs[0]))
+    if known is None:
+        raise UsageError(
+            f"{flag}: the shapes of {name} are known only once it has computed a sample, as a whole; leave it out, or "
+            "give its layers the numbers that they take (in_units, in_channels)"
+        )
+    if contract.answer is not None and known != (1, *contract.answer):
+        raise UsageError(f"--model {name}: gives {known} for one {contract.noun}, but {contract.expects}")
+    _refuse_unused(f"--model {name}", net)
+    with rewriting(narrowing):
+        net.hybridize()
+        net._get_graph(mx.nd.empty((micro_batch, *contract.inputs[0]), ctx=device))
+
+
 def _try(net: Block, sample: Sequence[NDArray]) -> None:
     try:
         net(*sample)

@@ -6,7 +6,7 @@ multiples without rounding. The exponents of a step follow from the sum of the s
 whoever computed it, and a grid without any takes them from the first gradient that it sees (`grid_units.py`). Knows
 arrays of NumPy only; whose gradients are added, and when, is `exact_gradients.py`'s.
 
-Where mxtrain's part in C is built it does what `_add` and `_write_maxima` do, to the same bits in less time.
+Where mxtrain's part in C is built it does what `add_rounded` and `_write_maxima` do, to the same bits in less time.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ class Grid:
 
     A step adds up to `num_addends` gradients, and if it `is_single` one of them to these totals. Exponents are kept as
     for a loss scale of 1, so that a scale which is a power of two moves no bit. Arrays stay where they are, for
-    additions that are made later.
+    additions that are made later. Unless it `has_totals`, those of some parameters at a time are elsewhere
+    (`part_totals.py`).
     """
 
-    def __init__(self, sizes: Sequence[int], num_addends: int, is_single: bool = False):
+    def __init__(
+        self, sizes: Sequence[int], num_addends: int, is_single: bool = False, has_totals: bool = True
+    ):
         self.counts = np.array([num_blocks(size) for size in sizes])
         self.ends = np.cumsum(self.counts)
         bits_of_addends = math.ceil(math.log2(num_addends))
@@ -49,8 +52,8 @@ class Grid:
         # Exponents for gradients that are scaled with the loss.
         self.scaled = np.zeros(self.ends[-1], np.int32)
         # A single gradient has no more digits on a grid than before.
-        dtype = np.float32 if is_single else np.float64
-        self.totals = [np.zeros(size, dtype) for size in sizes]
+        self.dtype = np.dtype(np.float32 if is_single else np.float64)
+        self.totals = [np.zeros(size, self.dtype) for size in sizes] if has_totals else []
         self.is_empty = True  # whatever the totals hold
         # Absolute value in each block of the finished totals.
         self.largest = np.zeros(self.ends[-1], np.float32)
@@ -98,7 +101,7 @@ class Grid:
         A number that is not finite becomes no number, so that nothing can take it away again, and one that is out of
         reach infinity. Without exponents nothing is one.
         """
-        add = native.add_on_grid or _add
+        add = native.add_on_grid or add_rounded
         for addition in self.additions(gradients, is_last):
             add(*addition)
         if self.exponents is None:
@@ -157,10 +160,14 @@ class Grid:
     def maxima(self, gradients: Sequence[Array]) -> Array:
         """Return the largest absolute value of each block; not finite where one of its numbers is not."""
         found = np.empty(self.ends[-1], np.float32)
-        write = native.block_maxima or _write_maxima
         for gradient, maxima in zip(gradients, np.split(found, self.ends[:-1])):
-            write(gradient, maxima)
+            write_maxima(gradient, maxima)
         return found
+
+
+def write_maxima(values: Array, maxima: Array) -> None:
+    """Write the largest absolute value of each block of `values` to `maxima`, as `Grid.maxima` returns them."""
+    (native.block_maxima or _write_maxima)(values, maxima)
 
 
 def num_blocks(size: int) -> int:
@@ -172,9 +179,10 @@ def exact_bits(num_workers: int) -> int:
     return FLOAT32_DIGITS - math.ceil(math.log2(num_workers))
 
 
-def _add(
+def add_rounded(
     total: Array, values: Array, exponents: Array, reach: int, is_first: bool, maxima: Array | None
 ) -> None:
+    """Add float32 `values` to a total, each rounded to its block's unit, as `Grid.add` says."""
     if is_first:
         total[:] = 0
     for start in range(0, len(values), PIECE):

@@ -85,7 +85,7 @@ def _row(run: Run, name: str, parameter: Parameter, running: set[str]) -> tuple[
 
 def _computed_bytes(net: Block, micro_batch: int, inputs: Sequence[Shape]) -> int:
     """Return about how much memory a micro-batch takes on its way through the net, without the loss; 0 if not known."""
-    if isinstance(net, remat.RecomputedNet):
+    if isinstance(net, remat.SegmentedNet):
         return net.num_bytes
     if not getattr(net, "_active", False):  # no graph
         return 0
