@@ -37,6 +37,7 @@ class SegmentInput(NamedTuple):
 class Cut(NamedTuple):
     """A net's graph in segments."""
 
+    flag: str  # that asks for them
     graphs: Sequence[Graph]
     data: str  # the name of the net's input
     whole: Any  # the inputs and the output of the graph that was cut
@@ -50,7 +51,7 @@ class SegmentedNet(mx.gluon.Block):
     def __init__(self, net: Block, cut: Cut):
         super().__init__(prefix="")
         self.net = net
-        self.whole_graph, self.num_bytes = cut.whole, cut.num_bytes
+        self.flag, self.whole_graph, self.num_bytes = cut.flag, cut.whole, cut.num_bytes
         self.takes_data = [cut.data in names(graph) for graph in cut.graphs]  # besides what is handed on
         self.is_random = [_is_random(graph) for graph in cut.graphs]
         self.first_trained = _first_trained(cut.graphs, net.collect_params())
@@ -157,7 +158,8 @@ def cut(net: Block, flag: str, name: str, picture_shape: tuple[int, ...]) -> Cut
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, HALF_A_MEGABYTE)
-    return Cut(graphs, data.name, net._cached_graph, queueing, segments.lowest_peak(graph, shapes, data.name))
+    num_bytes = segments.lowest_peak(graph, shapes, data.name)
+    return Cut(flag, graphs, data.name, net._cached_graph, queueing, num_bytes)
 
 
 def finish_backward(net: Block, context: Device) -> None:

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Mapping, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Mapping, NamedTuple, Protocol, Sequence
 
 import numpy as np
 
@@ -105,26 +105,55 @@ def train_step(
     # Reduce over devices and workers
     rows, statistics = _reduce(context, gradients, running, computed)
     context.clock.lap("synchronize")
+    reduced = Reduced(rows, statistics, first_device)
+    return update(context, gradients, running, reduced, step, rate, scale)
+
+
+class Reduced(NamedTuple):
+    """What a step has come to, over all workers."""
+
+    rows: Array  # of each micro-batch
+    statistics: list[NDArray]  # the rows of running statistics
+    gradients: Sequence[NDArray]  # those of the first device
+
+
+class Ending(Protocol):
+    """What adds up a step's gradients, once it has."""
+
+    def end_step(self, is_applied: bool, maxima: Array | None = None) -> None:
+        """See `GradientAccumulator.end_step`."""
+        ...
+
+
+def update(
+    context: TrainContext,
+    gradients: Ending,
+    running: StepStatistics,
+    reduced: Reduced,
+    step: int,
+    rate: float,
+    scale: LossScale,
+) -> StepResult:
+    """Update weights and running statistics by what a step has come to, unless a number is not finite."""
+    rows = reduced.rows
     loss, weight, num_samples, *sums = in_order(rows).tolist()
     if not num_samples:  # dist_async: a short step with nothing for this worker
         context.trainer.skip_update()
         return StepResult(0.0, 0, 0.0, 0.0, True, scale, dict.fromkeys(context.task.step_means, 0.0))
-
-    # Update, unless a number is not finite
     per_weight = 1.0 / weight if weight else math.nan  # without any the step is not applied
-    norm = context.trainer.gradient_norm(first_device) / scale.scale * per_weight
+    norm = context.trainer.gradient_norm(reduced.gradients) / scale.scale * per_weight
     applied = all(map(math.isfinite, (norm, loss, weight)))
     gradients.end_step(applied, context.trainer.block_maxima())
     with layer_metrics.measured(context, per_weight / scale.scale) as layers:
         if applied:
-            running.apply(statistics, rows[:, NUM_SAMPLES])
+            running.apply(reduced.statistics, rows[:, NUM_SAMPLES])
             _update_weights(context, step, _update(context, rate, norm, per_weight, scale.scale))
         else:
             running.restore()
             context.trainer.skip_update()
         mx.nd.waitall()
     mean_loss, after = (loss / weight, scale.updated(applied)) if weight else (math.nan, scale)
-    means, staleness = means_of(context, sums), context.trainer.staleness
+    means, staleness = _means(context, sums), context.trainer.staleness
     return StepResult(mean_loss, int(num_samples), weight, norm, applied, after, means, staleness, layers)
 
 
@@ -293,7 +322,7 @@ def _update_weights(context: TrainContext, step: int, update: Update) -> None:
         companion.after_update()
 
 
-def means_of(context: TrainContext, sums: Sequence[float]) -> dict[str, float]:
+def _means(context: TrainContext, sums: Sequence[float]) -> dict[str, float]:
     """Return the task's means of the step, from a sum and a count for each."""
     pairs = zip(context.task.step_means, sums[::2], sums[1::2])
     return {name: total / count if count else math.nan for name, total, count in pairs}

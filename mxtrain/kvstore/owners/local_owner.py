@@ -11,10 +11,11 @@ from typing import Mapping, Sequence
 import numpy as np
 
 from mxtrain.data.fields import Array
-from mxtrain.kvstore.owners.owner import GradientSum, StepSums, Update
+from mxtrain.kvstore.owners.owner import GradientSum, StepSums
 from mxtrain.optim import optimizer_state
 from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.sums.grid import num_blocks, write_maxima
+from mxtrain.optim.update import Update, unscale_and_clip
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 
@@ -62,11 +63,7 @@ class LocalOwner:
         self._optimizer.rescale_grad = update.factor
         for index in self._trained:
             gradient = self._sums.pop(index)
-            # Operators of their own: as parts of `factor` these numbers would be read as others.
-            if update.unscale != 1.0:
-                gradient *= update.unscale
-            if update.clip:
-                mx.nd.clip(gradient, -update.clip, update.clip, out=gradient)
+            unscale_and_clip([gradient], update)
             self._updater(index, gradient, self._weights[index])
             self._weights[index].wait_to_read()
 

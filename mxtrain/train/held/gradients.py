@@ -97,13 +97,17 @@ class PushedGradients(StepGradients):
             self._buffers.give_back(totals.totals)
         self._totals = None
 
-    def finish(self) -> None:
-        """Give zeros to the owners of all others, which no pass of this worker has reached; wait for all sums to go."""
+    def push_others(self) -> None:
+        """Give zeros to the owners of all others, which no pass of this worker has reached."""
         for parameter in self.trained.all:
             if parameter.name not in self._pushed:
                 zeros = np.zeros(math.prod(parameter.shape), np.float32)
                 self._push([(parameter, GradientSum(zeros, *NONE_WIDE))])
-        self._traffic.finish_pushes()
+
+    def end_step(self, is_applied: bool, maxima: Array | None = None) -> None:
+        """Take the exponents of the next step from the largest numbers of this one's sums."""
+        if self._grid is not None and maxima is not None:
+            self._grid.follow(maxima, is_applied)
 
     def _new_totals(self, parameters: Sequence[Parameter]) -> PartTotals | None:
         if self._grid is None:

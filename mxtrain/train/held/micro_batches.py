@@ -26,7 +26,7 @@ class MicroBatch:
     num_samples: int
     seed: int
     arrays: dict[str, NDArray]  # what the task's forward function takes
-    data: Any = None  # the net's input, once the forward function has called the net with it
+    data: Any = None  # the net's input
     passed: list[Any] = dataclasses.field(default_factory=list)  # the input of each segment computed so far
     seeds: dict[int, int] = dataclasses.field(default_factory=dict)  # of segments that draw random numbers
     gradient: Any = None  # of what the segments computed backwards so far were given
@@ -52,12 +52,14 @@ def opened(
     return found
 
 
-def find_input(context: TrainContext, micro_batch: MicroBatch) -> None:
-    """Seed the random numbers, and call the task's forward function up to the net, for the net's input."""
+def net_input(context: TrainContext, micro_batch: MicroBatch) -> NDArray:
+    """Return the net's input: the random numbers are seeded, and the task's forward function called up to the net."""
     mx.random.seed(micro_batch.seed, ctx=context.devices[0])
 
+    inputs: list[NDArray] = []
+
     def net(data: NDArray) -> NDArray:
-        micro_batch.data = data
+        inputs.append(data)
         raise _CalledNet
 
     try:
@@ -65,6 +67,4 @@ def find_input(context: TrainContext, micro_batch: MicroBatch) -> None:
             context.forward(net, micro_batch.arrays)
     except _CalledNet:
         pass
-    if context.needs_input_grad:
-        micro_batch.data.attach_grad()
-    micro_batch.passed = [micro_batch.data]
+    return inputs[0]

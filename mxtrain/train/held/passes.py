@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Sequence
 
+from mxtrain.core.errors import UsageError
 from mxtrain.models import remat
 from mxtrain.models.held.held_net import HeldNet
 from mxtrain.models.held.segment_weights import Stage
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from mxtrain.train.held.gradients import StepGradients
-from mxtrain.train.held.micro_batches import MicroBatch, find_input
+from mxtrain.train.held.micro_batches import MicroBatch, net_input
 from mxtrain.train.held.statistics import SegmentStatistics
 from mxtrain.train.step import StepRow, row_of
 
@@ -43,7 +44,6 @@ class Passes:
         backward: list[Stage] = [(place,) for place in reversed(range(end, last))]
         rows: dict[int, StepRow] = {}
         clock = self.context.clock
-        clock.lap("load")
         for number, (stage, weights) in enumerate(self.net.lender().through([*stages, *backward])):
             if last in stage:
                 clock.lap("forward")
@@ -72,10 +72,15 @@ class Passes:
     def _forward(self, place: int, weights: NDArrays) -> None:
         for each in self.micro_batches:
             if place == 0:
-                find_input(self.context, each)
-                self._draw_seed(each, place)
+                self._begin(each, net_input(self.context, each))
             self._pass_on(each, place, weights)
             self._draw_seed(each, place + 1)
+
+    def _begin(self, each: MicroBatch, data: NDArray) -> None:
+        if self.context.needs_input_grad:
+            data.attach_grad()
+        each.data, each.passed = data, [data]
+        self._draw_seed(each, 0)
 
     def _pass_on(self, each: MicroBatch, place: int, weights: NDArrays) -> None:
         """Compute a segment that is computed once more on the way back."""
@@ -95,36 +100,41 @@ class Passes:
 
     def _through_the_last(self, stage: Stage, weights: NDArrays, rows: dict[int, StepRow]) -> None:
         """Compute what is left of the net, and the loss, and go back through the last segment."""
-        *before, last = stage
+        last = stage[-1]
         for each in self.micro_batches:
-            if stage[0] == 0:
-                find_input(self.context, each)
-                self._draw_seed(each, 0)
-            for place in before:
-                self._pass_on(each, place, weights)
-            if not each.seeds:  # nothing has been drawn since the micro-batch was seeded
-                mx.random.seed(each.seed, ctx=self.context.devices[0])
             self.statistics.before_batch(last)
             self.gradients.prepare(last, weights)
-            passed = each.passed.pop()
-            passed.attach_grad()
-            rows[each.position] = self._loss(each, passed, weights)
-            each.gradient = passed.grad
+            rows[each.position] = self._loss(each, stage, weights)
             self.gradients.add(last, is_last=each is self.micro_batches[-1])
             self.statistics.after_batch(last, each.position)
 
-    def _loss(self, each: MicroBatch, passed: NDArray, weights: NDArrays) -> StepRow:
-        """Compute the last segment and the loss, forwards and backwards; return the micro-batch's row."""
+    def _loss(self, each: MicroBatch, stage: Stage, weights: NDArrays) -> StepRow:
+        """Compute what is left of the net, and the loss, then backwards; return the micro-batch's row.
+
+        What the task draws at random before it calls the net it draws once more, the same.
+        """
+        *before, last = stage
+        ends: list[NDArray] = []  # what the last segment is given
 
         def net(data: NDArray) -> NDArray:
-            return self.net.computed(len(self.net.segments) - 1, weights, passed, data)
+            if ends:
+                raise UsageError(f"{self.net.flag}: the task computes its net twice for a loss; leave it out")
+            if stage[0] == 0:
+                self._begin(each, data)
+            for place in before:
+                self._pass_on(each, place, weights)
+            ends.append(each.passed.pop())
+            ends[0].attach_grad()
+            return self.net.computed(last, weights, ends[0], each.data)
 
+        mx.random.seed(each.seed, ctx=self.context.devices[0])
         with mx.autograd.record():
             outcome = self.context.forward(net, each.arrays)
             scaled = outcome.losses * self.scale if self.scale != 1.0 else outcome.losses
         scaled.backward()
         row = row_of(self.context, outcome, each.num_samples)
         mx.nd.waitall()
+        each.gradient = ends[0].grad
         return row
 
     def _backward(self, place: int, weights: NDArrays, is_first: bool) -> None:

@@ -7,29 +7,27 @@ other, and the sums of gradients go to the owners of the weights, who apply them
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Callable, Sequence
 
-from mxtrain.cluster.worker_group import in_order
 from mxtrain.data.loading.loader import Batch
 from mxtrain.models.held.held_net import HeldNet
 from mxtrain.models.parameters.running_statistics import StepStatistics
 from mxtrain.optim.precision import LossScale
-from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from mxtrain.train.held.gradients import LargestGradients, PushedGradients, StepGradients, TrainedParameters
 from mxtrain.train.held.micro_batches import MicroBatch, opened
 from mxtrain.train.held.passes import Passes
 from mxtrain.train.held.statistics import SegmentStatistics
 from mxtrain.train.held.trainer import HeldTrainer
+from mxtrain.train.net import first_pass
 from mxtrain.train.step import (
-    NUM_SAMPLES,
     MicroBatches,
+    Reduced,
     StepResult,
     StepRow,
     in_numbers,
-    means_of,
     step_statistics,
+    update,
 )
 
 
@@ -46,6 +44,7 @@ def held_step(
     running = step_statistics(context)
     trained = TrainedParameters(trainer.parameters, net.segments)
     micro_batches = opened(context, batches, release, step)
+    context.clock.lap("load")
     if context.grid is not None:
         context.grid.start_step(scale.scale)
         if context.grid.exponents is None:
@@ -54,34 +53,14 @@ def held_step(
     # Forward and backward: all micro-batches through one segment after the other
     gradients = PushedGradients(trained, trainer.traffic, context.grid, context.step_group.world_size > 1)
     computed = _pass(context, gradients, running, micro_batches, scale.scale)
-    gradients.finish()
+    gradients.push_others()
 
     # Reduce over workers
     statistics = running.local_rows()
     trainer.finish_reduce(statistics)
     rows = context.step_group.sum(in_numbers(context, computed))
-    sums = trainer.sums()
     context.clock.lap("synchronize")
-
-    # Update, unless a number is not finite
-    loss, weight, num_samples, *of_means = in_order(rows).tolist()
-    per_weight = 1.0 / weight if weight else math.nan  # without any the step is not applied
-    norm = trainer.gradient_norm() / scale.scale * per_weight
-    applied = all(map(math.isfinite, (norm, loss, weight)))
-    if context.grid is not None:
-        context.grid.follow(sums.maxima, applied)
-    if applied:
-        running.apply(statistics, rows[:, NUM_SAMPLES])
-        clip_norm, clip_value = context.run.optim.clip_norm, context.run.optim.clip_value
-        shorten = min(1.0, clip_norm / norm) if clip_norm and norm else 1.0
-        trainer.apply(rate, shorten * per_weight, 1.0 / scale.scale, clip_value / per_weight)
-    else:
-        running.restore()
-        trainer.skip_update()
-    mx.nd.waitall()
-    context.clock.lap("update")
-    mean_loss, after = (loss / weight, scale.updated(applied)) if weight else (math.nan, scale)
-    return StepResult(mean_loss, int(num_samples), weight, norm, applied, after, means_of(context, of_means))
+    return update(context, gradients, running, Reduced(rows, statistics, []), step, rate, scale)
 
 
 def _parts(context: TrainContext) -> tuple[HeldNet, HeldTrainer]:
@@ -99,7 +78,8 @@ def _learn(
 ) -> None:
     """Let all workers take the grid from the gradients of worker 0's first micro-batch, which it computes for that.
 
-    All of them have to be known before any is rounded, and there is never more than a segment's. A collective.
+    All exponents have to be known before any gradient is rounded, and those of one segment at a time are here. A
+    collective.
     """
     assert context.grid is not None
     largest = LargestGradients(trained, context.grid)
@@ -123,7 +103,8 @@ def _pass(
         return {}
     net, _ = _parts(context)
     statistics = SegmentStatistics(running, net.segments, micro_batches, context.devices[0])
-    computed = Passes(context, net, micro_batches, gradients, statistics, scale).run()
+    passes = Passes(context, net, micro_batches, gradients, statistics, scale)
+    computed = first_pass.computed(context, context.devices[0], running, passes.run)
     if is_noted:
         statistics.finish()
     return computed

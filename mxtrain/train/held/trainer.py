@@ -14,9 +14,10 @@ import numpy as np
 from mxtrain.cluster.worker_group import WorkerGroup, sum_arrays
 from mxtrain.core.params_file import NamedArrays
 from mxtrain.data.fields import Array
-from mxtrain.kvstore.owners.owner import Owners, StepSums, Update
+from mxtrain.kvstore.owners.owner import Owners, StepSums
 from mxtrain.kvstore.owners.traffic import Traffic
 from mxtrain.optim.sums.grid import Grid
+from mxtrain.optim.update import Update
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 from mxtrain.train.held import stored
@@ -28,8 +29,8 @@ class HeldTrainer:
     Of all parameters those that are in `held` are here, others are not.
     """
 
-    is_remote = False
-    staleness: int | None = None
+    is_remote = True
+    staleness: int | None = None  # all workers wait for each other, so no gradient is of older weights
 
     def __init__(
         self,
@@ -45,34 +46,33 @@ class HeldTrainer:
         self._sums: StepSums | None = None
 
     def start_reduce(self) -> None:
-        """Do nothing: gradients are summed as they are pushed."""
+        """Do nothing: gradients are pushed segment by segment."""
 
     def finish_reduce(self, statistics: Sequence[NDArray] = ()) -> None:
-        """Sum `statistics` over the workers."""
+        """Wait until all gradients are pushed, and sum `statistics` over the workers."""
+        self.traffic.finish_pushes()
         if statistics and self._group.world_size > 1:
             totals = sum_arrays(self._group, [each.asnumpy() for each in statistics])
             for array, total in zip(statistics, totals):
                 array[:] = mx.nd.array(total)
+        self._sums = self.owners.finish()
 
     def reduce_again(self, is_wide: Array, grid: Grid) -> None:
-        """Do nothing: wide blocks are pushed with all their digits."""
-
-    def sums(self) -> StepSums:
-        """Return what is to be known of the sums of the step, once all workers have pushed theirs."""
-        self._sums = self.owners.finish()
-        return self._sums
+        """Do nothing: wide blocks were pushed with all their digits."""
 
     def gradient_norm(self, gradients: Sequence[NDArray] = ()) -> float:
-        """Return the norm of the step's `sums`, whoever holds gradients."""
-        assert self._sums is not None, "asked for before"
+        """Return the norm of the sums, whoever has `gradients`."""
+        assert self._sums is not None, "called before finish_reduce"
         return math.sqrt(self._sums.squares.sum(dtype=np.float64))
 
-    def apply(self, rate: float, factor: float, unscale: float = 1.0, clip: float = 0.0) -> None:
-        """Have the owners update the weights; gradients are multiplied by `unscale` and clipped to `clip` before."""
-        self.owners.apply(Update(rate, factor, unscale, clip))
+    def block_maxima(self) -> Array:
+        assert self._sums is not None, "called before finish_reduce"
+        return self._sums.maxima
+
+    def apply(self, update: Update) -> None:
+        self.owners.apply(update)
 
     def skip_update(self) -> None:
-        """Have the owners drop the sums."""
         self.owners.drop()
 
     def synchronize(self) -> None:
