@@ -1,4 +1,4 @@
-"""Refusals of flags that do not go with `--hold layers`: what needs the whole net here, and stores without owners."""
+"""Refusals of flags that do not go with `--hold layers`: those that need the whole net, and stores without owners."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from mxtrain.config.components import choices, stores
 from mxtrain.core.errors import UsageError, nearest
 
 FLAG = f"--hold {choices.HOLD_LAYERS}"
-DEVICES = ("local", "device")  # stores of one process
 
 
 def check(run: Run) -> None:
@@ -40,13 +39,8 @@ def _check_whole_nets(run: Run) -> None:
     for refused, flag, why in (
         (optim.ema, f"--ema {optim.ema:g}", f"{whole}, and a copy of it; leave it out"),
         (optim.average, f"--average {optim.average}", f"{whole}, and a copy of it; leave it out"),
-        (model.prune, f"--prune {model.prune:g}", f"{whole}; prune it without --hold, and go on from there"),
+        (model.prune, f"--prune {model.prune:g}", f"{whole}; leave one of them out"),
         (model.teacher, f"--teacher {model.teacher}", "is a second net, held as a whole; leave it out"),
-        (
-            model.pretrained,
-            f"--pretrained {model.pretrained}",
-            "is read as a whole; begin the run without --hold and --max-steps 1, and resume it",
-        ),
         (output.profile, f"--profile {output.profile}", "knows nets of one graph; leave it out"),
         (optim.sums == "fast", "--sums fast", "depends on who adds first; give --sums exact"),
         (

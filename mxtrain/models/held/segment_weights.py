@@ -16,6 +16,7 @@ from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Parameter
 
 ALIGNMENT = 64  # of MXNet's own arrays
+LARGE = 64 << 20  # bytes of an array that is not kept
 Stage = Tuple[int, ...]  # the places of the segments that are computed with at a time
 
 
@@ -64,7 +65,7 @@ class SegmentWeights:
 
 
 class Buffers:
-    """Flat arrays that are used again. One of a size is kept; so what few segments have takes memory while needed."""
+    """Flat arrays that are used again, but for large ones: what few segments have takes memory only while needed."""
 
     def __init__(self, dtype: Any = np.float32) -> None:
         self._free: dict[int, list[Array]] = {}
@@ -78,12 +79,8 @@ class Buffers:
     def give_back(self, arrays: Sequence[Array]) -> None:
         """Take back arrays that nobody reads or writes any more."""
         for array in arrays:
-            free = self._free.setdefault(array.size, [])
-            if array.nbytes <= SMALL:
-                free.append(array)
-
-
-SMALL = 64 << 20  # bytes of an array that is kept for the next one of its size
+            if array.nbytes < LARGE:
+                self._free.setdefault(array.size, []).append(array)
 
 
 def aligned(size: int, dtype: Any) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mxtrain.config import Run
 from mxtrain.config.components import nets
+from mxtrain.config.components.choices import HOLD_LAYERS
 from mxtrain.core.system import machine
 from mxtrain.models import remat, segments
 from mxtrain.models.contract import Shape
@@ -53,9 +54,8 @@ def _prepare(job: TrainingJob, net: Block) -> tuple[Optimizer, int]:
     layer_rates.scale_rates(net, run.optim)
     shape = (job.plan.batch.micro_batch, *job.task.contract().inputs[0])
     graph, shapes = graph_rewrites.nodes_and_shapes(net(mx.sym.var("data")), {"data": shape})
-    computed = (
-        segments.lowest_peak(graph, shapes, "data") if run.model.remat else segments.num_bytes(graph, shapes)
-    )
+    is_cut = run.model.remat or run.layout.hold == HOLD_LAYERS
+    computed = segments.lowest_peak(graph, shapes, "data") if is_cut else segments.num_bytes(graph, shapes)
     return optimizers.build(run.optim, job.task.objects), computed
 
 
