@@ -60,7 +60,7 @@ class ArraysOneByOne(NamedArrays):
 
 
 class Place(NamedTuple):
-    """Where in a file an array is."""
+    """The place of an array in a file."""
 
     offset: int
     shape: tuple[int, ...]

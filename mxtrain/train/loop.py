@@ -28,7 +28,7 @@ from mxtrain.train.job import TrainingJob
 from mxtrain.train.next_action import Action, Ending, next_action
 from mxtrain.train.observer import NOBODY, RunObserver
 from mxtrain.train.state import TrainState, restore, snapshot, synchronize
-from mxtrain.train.step import StepResult
+from mxtrain.train.step_end import StepResult
 from mxtrain.train.telemetry import loss_alarm
 from mxtrain.train.telemetry.epoch_metrics import observed
 from mxtrain.train.telemetry.loss_alarm import LossAlarm

@@ -20,11 +20,13 @@ from mxtrain.core.errors import Diverged
 from mxtrain.data.interfaces import Records
 from mxtrain.data.loading.loader import Batch
 from mxtrain.models import remat
-from mxtrain.models.held.held_net import HeldNet
 from mxtrain.runtime import mx
 from mxtrain.train import evaluation
 from mxtrain.train.context import TrainContext
-from mxtrain.train.nonfinite import (
+from mxtrain.train.held.held_net import HeldNet
+from mxtrain.train.state import TrainState
+from mxtrain.train.step_end import StepResult
+from mxtrain.train.telemetry.nonfinite import (
     BlockOutput,
     NonFiniteOrigin,
     blocks,
@@ -35,8 +37,6 @@ from mxtrain.train.nonfinite import (
     layer_text,
     own_arrays,
 )
-from mxtrain.train.state import TrainState
-from mxtrain.train.step import StepResult
 
 SAMPLES_IN_LINE = 3
 

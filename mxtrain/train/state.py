@@ -39,7 +39,7 @@ from mxtrain.train.held.trainer import HeldTrainer
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Parameter
-    from mxtrain.train.step import StepResult
+    from mxtrain.train.step_end import StepResult
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ class GradientSum(NamedTuple):
 
 
 class StepSums(NamedTuple):
-    """What a step decides by, of the sums over all workers; both in the order of the trained parameters."""
+    """The numbers that a step decides by, of the sums over all workers; both in the order of the trained parameters."""
 
     squares: Array  # of each parameter, as `precision.l2_norm` computes them
     maxima: Array  # the largest absolute value of each block, as `Grid.end_step` needs them

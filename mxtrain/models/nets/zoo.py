@@ -204,7 +204,7 @@ def compile(
         with graph_rewrites.rewriting():
             output = _computed(net, f"{flag} {name}", sample, contract)
         _check_output(f"{flag} {name}", output, contract)
-    _refuse_unused(f"{flag} {name}", net)
+    refuse_unused(f"{flag} {name}", net)
     if is_computed:
         _lay_out_plainly(net)
     if all(parameter.grad_req == "null" for parameter in net.collect_params().values()):
@@ -235,35 +235,6 @@ def compile_graph(net: Block, inputs: Sequence[Shape], context: Device, one_by_o
     net.hybridize(static_alloc=True, static_shape=True, **queueing)
     net._get_graph(*(mx.nd.empty(shape, ctx=context) for shape in inputs))  # made once, for these shapes
     net._build_cache(*(mx.nd.empty((1, *shape[1:]), ctx=context) for shape in inputs))
-
-
-def trace(
-    net: Block,
-    name: str,
-    device: Device,
-    contract: Contract,
-    narrowing: Autocast | None,
-    micro_batch: int,
-    flag: str,
-) -> None:
-    """Fix all shapes and make the net's graph, as `compile` does, where neither takes weights or a sample.
-
-    UsageError, which names the `flag` that asks for it, where they do.
-    """
-    if not isinstance(net, mx.gluon.HybridBlock) or len(contract.inputs) != 1:
-        raise UsageError(f"{flag}: {name} is no graph of one input, so it cannot be cut; leave it out")
-    known = shapes.fill_parameters(net, (1, *contract.inputs[0]))
-    if known is None:
-        raise UsageError(
-            f"{flag}: the shapes of {name} are known only once it has computed a sample, as a whole; leave it out, or "
-            "give its layers the numbers that they take (in_units, in_channels)"
-        )
-    if contract.answer is not None and known != (1, *contract.answer):
-        raise UsageError(f"--model {name}: gives {known} for one {contract.noun}, but {contract.expects}")
-    _refuse_unused(f"--model {name}", net)
-    with rewriting(narrowing):
-        net.hybridize()
-        net._get_graph(mx.nd.empty((micro_batch, *contract.inputs[0]), ctx=device))
 
 
 def _try(net: Block, sample: Sequence[NDArray]) -> None:
@@ -330,7 +301,7 @@ def _check_output(named: str, output: Any, contract: Contract) -> None:
         raise UsageError(f"{named}: gives {shape} for one {contract.noun}, but {contract.expects}")
 
 
-def _refuse_unused(named: str, net: Block) -> None:
+def refuse_unused(named: str, net: Block) -> None:
     """Refuse a layer that was not called: the shape of its parameters is unknown."""
     unknown = [parameter.name for parameter in net.collect_params().values() if parameter._deferred_init]
     if unknown:

@@ -25,6 +25,7 @@ BLOCK = 1024
 # Rounding takes the digits below a unit away from numbers below 2**51 units, and float64 has 2**53 of them.
 LARGEST, DIGITS = 51, 53
 FLOAT32_DIGITS = 24
+NO_BLOCKS: tuple[Array, Array] = np.zeros(0, np.int64), np.zeros(0)
 PIECE = BLOCK * 256  # as many numbers at a time are added without C, which needs arrays in between
 
 

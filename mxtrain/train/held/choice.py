@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Callable
 
 from mxtrain.config.components.choices import HOLD_LAYERS
-from mxtrain.models.held.held_net import HeldNet
 from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.held.context import held_context
+from mxtrain.train.held.held_net import HeldNet
 from mxtrain.train.held.step import held_step
 from mxtrain.train.job import TrainingJob
-from mxtrain.train.step import StepResult, train_step
+from mxtrain.train.step import train_step
+from mxtrain.train.step_end import StepResult
 
 
 def context_of(job: TrainingJob) -> TrainContext:

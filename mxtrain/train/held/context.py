@@ -15,17 +15,20 @@ from mxtrain.core.errors import UsageError
 from mxtrain.kvstore.owners.local_owner import LocalOwner
 from mxtrain.kvstore.owners.traffic import Traffic
 from mxtrain.models import remat
+from mxtrain.models.analysis import shapes
 from mxtrain.models.autocast.autocast import Forecast
-from mxtrain.models.held.held_net import HeldNet
-from mxtrain.models.held.segment_weights import SegmentWeights
+from mxtrain.models.contract import Contract
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import initializers
 from mxtrain.models.parameters.first_weights import FirstWeights
 from mxtrain.optim import freeze, optimizers, precision
-from mxtrain.runtime.types import Device, Parameter
+from mxtrain.runtime import mx
+from mxtrain.runtime.types import Block, Device, Parameter
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 from mxtrain.train.context import TrainContext, assembled, new_grid, parameters_of
+from mxtrain.train.held.held_net import HeldNet
+from mxtrain.train.held.segment_weights import SegmentWeights
 from mxtrain.train.held.trainer import HeldTrainer
 from mxtrain.train.job import TrainingJob
 from mxtrain.train.net import build_net
@@ -84,13 +87,31 @@ def _build(task: Task, device: Device) -> _Build:
         initializers.zero_gamma(net, name)
     first_weights = FirstWeights(net, model.init, run.optim.seed, device)
     with first_weights.noted():
-        zoo.trace(net, name, device, contract, narrowing, micro_batch, FLAG)
+        _fix_shapes(net, name, contract)
+        with zoo.rewriting(narrowing):
+            net.hybridize()
+            net._get_graph(mx.nd.empty((micro_batch, *contract.inputs[0]), ctx=device))
     others = [each.name for each in net.collect_params().values() if not _is_plain(each)]
     if others:
         raise UsageError(f"{FLAG}: {others[0]} of {name} is no plain array of float32; leave it out")
     held = HeldNet(net, remat.cut(net, FLAG, name, (micro_batch, *contract.inputs[0])))
     net.hybridize(active=False)
     return _Build(held, narrowing.forecast if narrowing else Forecast(), first_weights)
+
+
+def _fix_shapes(net: Block, name: str, contract: Contract) -> None:
+    """Fix all shapes, as `zoo.compile` does; UsageError where that takes weights or a sample, or they do not fit."""
+    if not isinstance(net, mx.gluon.HybridBlock) or len(contract.inputs) != 1:
+        raise UsageError(f"{FLAG}: {name} is no graph of one input, so it cannot be cut; leave it out")
+    answer = shapes.fill_parameters(net, (1, *contract.inputs[0]))
+    if answer is None:
+        raise UsageError(
+            f"{FLAG}: the shapes of {name} are known only once it has computed a sample, as a whole; leave it out, or "
+            "give its layers the numbers that they take (in_units, in_channels)"
+        )
+    if contract.answer is not None and answer != (1, *contract.answer):
+        raise UsageError(f"--model {name}: gives {answer} for one {contract.noun}, but {contract.expects}")
+    zoo.refuse_unused(f"--model {name}", net)
 
 
 def _is_plain(parameter: Parameter) -> bool:

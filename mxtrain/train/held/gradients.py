@@ -14,13 +14,13 @@ import numpy as np
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.owners.owner import GradientSum
 from mxtrain.kvstore.owners.traffic import Traffic
-from mxtrain.models.held.held_net import Segment
-from mxtrain.models.held.segment_weights import Buffers
 from mxtrain.optim.sums.exact_gradients import memory
-from mxtrain.optim.sums.grid import Grid, write_maxima
-from mxtrain.optim.sums.part_totals import NONE_WIDE, PartTotals
+from mxtrain.optim.sums.grid import NO_BLOCKS, Grid, write_maxima
+from mxtrain.optim.sums.part_totals import PartTotals
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, NDArrays, Parameter
+from mxtrain.train.held.held_net import Segment
+from mxtrain.train.held.segment_weights import Buffers
 
 
 class TrainedParameters:
@@ -88,10 +88,9 @@ class PushedGradients(StepGradients):
             return
         sums = []
         for number, (parameter, values) in enumerate(zip(parameters, numbers)):
-            found = GradientSum(values, *NONE_WIDE)
-            if totals is not None:
-                found = totals.sum_of(number, values, self._has_others)
-            sums.append((parameter, found))
+            # All digits count only where others' totals are added.
+            wide = totals.wide_totals(number) if totals is not None and self._has_others else NO_BLOCKS
+            sums.append((parameter, GradientSum(values, *wide)))
         self._push(sums, gradients)
         if totals is not None:
             self._buffers.give_back(totals.totals)
@@ -102,7 +101,7 @@ class PushedGradients(StepGradients):
         for parameter in self.trained.all:
             if parameter.name not in self._pushed:
                 zeros = np.zeros(math.prod(parameter.shape), np.float32)
-                self._push([(parameter, GradientSum(zeros, *NONE_WIDE))])
+                self._push([(parameter, GradientSum(zeros, *NO_BLOCKS))])
 
     def end_step(self, is_applied: bool, maxima: Array | None = None) -> None:
         """Take the exponents of the next step from the largest numbers of this one's sums."""

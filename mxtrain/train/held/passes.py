@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Sequence
 
 from mxtrain.core.errors import UsageError
 from mxtrain.models import remat
-from mxtrain.models.held.held_net import HeldNet
-from mxtrain.models.held.segment_weights import Stage
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from mxtrain.train.held.gradients import StepGradients
+from mxtrain.train.held.held_net import HeldNet
 from mxtrain.train.held.micro_batches import MicroBatch, net_input
+from mxtrain.train.held.segment_weights import Stage
 from mxtrain.train.held.statistics import SegmentStatistics
-from mxtrain.train.step import StepRow, row_of
+from mxtrain.train.step import row_of
+from mxtrain.train.step_end import StepRow
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import NDArray, NDArrays
@@ -76,27 +77,27 @@ class Passes:
             self._pass_on(each, place, weights)
             self._draw_seed(each, place + 1)
 
-    def _begin(self, each: MicroBatch, data: NDArray) -> None:
+    def _begin(self, micro_batch: MicroBatch, data: NDArray) -> None:
         if self.context.needs_input_grad:
             data.attach_grad()
-        each.data, each.passed = data, [data]
-        self._draw_seed(each, 0)
+        micro_batch.data, micro_batch.passed = data, [data]
+        self._draw_seed(micro_batch, 0)
 
-    def _pass_on(self, each: MicroBatch, place: int, weights: NDArrays) -> None:
+    def _pass_on(self, micro_batch: MicroBatch, place: int, weights: NDArrays) -> None:
         """Compute a segment that is computed once more on the way back."""
-        remat.set_seed(each.seeds.get(place), self.context.devices[0])
+        remat.set_seed(micro_batch.seeds.get(place), self.context.devices[0])
         with mx.autograd.pause(train_mode=True):
-            passed = self.net.computed(place, weights, each.passed[-1], each.data)
+            passed = self.net.computed(place, weights, micro_batch.passed[-1], micro_batch.data)
         # MXNet allocates memory when operators are called: without waiting, for all micro-batches at once.
         passed.wait_to_read()
-        each.passed.append(passed)
+        micro_batch.passed.append(passed)
 
-    def _draw_seed(self, each: MicroBatch, place: int) -> None:
+    def _draw_seed(self, micro_batch: MicroBatch, place: int) -> None:
         """Draw the seed of the next segment that draws numbers, if that comes next in the stream of random numbers."""
         last = len(self.net.segments) - 1
         upcoming = next((p for p in range(place, last) if self.net.is_random[p]), None)
-        if upcoming is not None and upcoming not in each.seeds:
-            each.seeds[upcoming] = remat.draw_seed(self.context.devices[0])
+        if upcoming is not None and upcoming not in micro_batch.seeds:
+            micro_batch.seeds[upcoming] = remat.draw_seed(self.context.devices[0])
 
     def _through_the_last(self, stage: Stage, weights: NDArrays, rows: dict[int, StepRow]) -> None:
         """Compute what is left of the net, and the loss, and go back through the last segment."""
@@ -108,7 +109,7 @@ class Passes:
             self.gradients.add(last, is_last=each is self.micro_batches[-1])
             self.statistics.after_batch(last, each.position)
 
-    def _loss(self, each: MicroBatch, stage: Stage, weights: NDArrays) -> StepRow:
+    def _loss(self, micro_batch: MicroBatch, stage: Stage, weights: NDArrays) -> StepRow:
         """Compute what is left of the net, and the loss, then backwards; return the micro-batch's row.
 
         What the task draws at random before it calls the net it draws once more, the same.
@@ -120,21 +121,21 @@ class Passes:
             if ends:
                 raise UsageError(f"{self.net.flag}: the task computes its net twice for a loss; leave it out")
             if stage[0] == 0:
-                self._begin(each, data)
+                self._begin(micro_batch, data)
             for place in before:
-                self._pass_on(each, place, weights)
-            ends.append(each.passed.pop())
+                self._pass_on(micro_batch, place, weights)
+            ends.append(micro_batch.passed.pop())
             ends[0].attach_grad()
-            return self.net.computed(last, weights, ends[0], each.data)
+            return self.net.computed(last, weights, ends[0], micro_batch.data)
 
-        mx.random.seed(each.seed, ctx=self.context.devices[0])
+        mx.random.seed(micro_batch.seed, ctx=self.context.devices[0])
         with mx.autograd.record():
-            outcome = self.context.forward(net, each.arrays)
+            outcome = self.context.forward(net, micro_batch.arrays)
             scaled = outcome.losses * self.scale if self.scale != 1.0 else outcome.losses
         scaled.backward()
-        row = row_of(self.context, outcome, each.num_samples)
+        row = row_of(self.context, outcome, micro_batch.num_samples)
         mx.nd.waitall()
-        each.gradient = ends[0].grad
+        micro_batch.gradient = ends[0].grad
         return row
 
     def _backward(self, place: int, weights: NDArrays, is_first: bool) -> None:

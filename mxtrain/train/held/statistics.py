@@ -10,14 +10,14 @@ from typing import Sequence
 import numpy as np
 
 from mxtrain.data.fields import Array
-from mxtrain.models.held.held_net import Segment
 from mxtrain.models.parameters.running_statistics import StepStatistics, num_elements
 from mxtrain.runtime.types import Device
+from mxtrain.train.held.held_net import Segment
 from mxtrain.train.held.micro_batches import MicroBatch
 
 
 class SegmentStatistics:
-    """What each micro-batch leaves of the statistics of each segment."""
+    """The statistics of each segment that each micro-batch leaves."""
 
     def __init__(
         self,

@@ -10,25 +10,18 @@ import dataclasses
 from typing import Callable, Sequence
 
 from mxtrain.data.loading.loader import Batch
-from mxtrain.models.held.held_net import HeldNet
 from mxtrain.models.parameters.running_statistics import StepStatistics
 from mxtrain.optim.precision import LossScale
 from mxtrain.train.context import TrainContext
 from mxtrain.train.held.gradients import LargestGradients, PushedGradients, StepGradients, TrainedParameters
+from mxtrain.train.held.held_net import HeldNet
 from mxtrain.train.held.micro_batches import MicroBatch, opened
 from mxtrain.train.held.passes import Passes
 from mxtrain.train.held.statistics import SegmentStatistics
 from mxtrain.train.held.trainer import HeldTrainer
 from mxtrain.train.net import first_pass
-from mxtrain.train.step import (
-    MicroBatches,
-    Reduced,
-    StepResult,
-    StepRow,
-    in_numbers,
-    step_statistics,
-    update,
-)
+from mxtrain.train.step import MicroBatches, in_numbers, step_statistics
+from mxtrain.train.step_end import Reduced, StepResult, StepRow, finish_step
 
 
 def held_step(
@@ -40,7 +33,7 @@ def held_step(
     scale: LossScale,
 ) -> StepResult:
     """Update the weights once, as `train_step` does, of which the arguments and the result are."""
-    net, trainer = _parts(context)
+    net, trainer = _held(context)
     running = step_statistics(context)
     trained = TrainedParameters(trainer.parameters, net.segments)
     micro_batches = opened(context, batches, release, step)
@@ -60,10 +53,10 @@ def held_step(
     trainer.finish_reduce(statistics)
     rows = context.step_group.sum(in_numbers(context, computed))
     context.clock.lap("synchronize")
-    return update(context, gradients, running, Reduced(rows, statistics, []), step, rate, scale)
+    return finish_step(context, gradients, running, Reduced(rows, statistics, []), step, rate, scale)
 
 
-def _parts(context: TrainContext) -> tuple[HeldNet, HeldTrainer]:
+def _held(context: TrainContext) -> tuple[HeldNet, HeldTrainer]:
     net, trainer = context.net, context.trainer
     assert isinstance(net, HeldNet) and isinstance(trainer, HeldTrainer)
     return net, trainer
@@ -101,7 +94,7 @@ def _pass(
     """Compute these micro-batches; return their rows. A worker without any computes nothing."""
     if not micro_batches:
         return {}
-    net, _ = _parts(context)
+    net, _ = _held(context)
     statistics = SegmentStatistics(running, net.segments, micro_batches, context.devices[0])
     passes = Passes(context, net, micro_batches, gradients, statistics, scale)
     computed = first_pass.computed(context, context.devices[0], running, passes.run)

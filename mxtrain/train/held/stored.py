@@ -1,4 +1,4 @@
-"""What checkpoints keep of a net that is with the owners of its parameters: read and written one parameter at a time.
+"""Checkpoints of a net that is with the owners of its parameters: read and written one parameter at a time.
 
 The files are those of a net that is here as a whole, to the byte.
 """

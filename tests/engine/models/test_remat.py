@@ -19,8 +19,8 @@ from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.graph_rewrites import Graph
 from mxtrain.runtime import mx
-from mxtrain.train import nonfinite
 from mxtrain.train.context import TrainContext
+from mxtrain.train.telemetry import nonfinite
 from tests.support.amp import BF16, needs_bf16
 from tests.support.nets.training_steps import (
     CLASSES,

@@ -17,7 +17,7 @@ from mxtrain.train.context import TrainContext
 from mxtrain.train.held import choice, stored
 from mxtrain.train.held.trainer import HeldTrainer
 from mxtrain.train.job import TrainingJob
-from mxtrain.train.step import StepResult
+from mxtrain.train.step_end import StepResult
 from tests.support.nets import training_steps
 
 END, WINDOW, VOCAB = 0, 16, 64

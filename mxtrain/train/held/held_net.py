@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Sequence
 
 from mxtrain.models import segments
-from mxtrain.models.held.operators import AnonymousGraph, SegmentOperator, SegmentOperators, anonymous
-from mxtrain.models.held.segment_weights import SegmentWeights
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import running_statistics
 from mxtrain.models.remat import Cut, SegmentedNet
+from mxtrain.models.segment_operators import AnonymousGraph, SegmentOperator, SegmentOperators, anonymous
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, NDArray, NDArrays, Parameter
+from mxtrain.train.held.segment_weights import SegmentWeights
 
 
 class Segment(NamedTuple):

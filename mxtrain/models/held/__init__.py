@@ -1,1 +1,0 @@
-"""Nets of which a worker holds only the segment that it computes (`--hold layers`, docs/adr/0052)."""
