@@ -126,6 +126,10 @@ class Agent(WorkerGroup):
         return [Peer(*each) for each in self.assignment.peers]
 
     @property
+    def owners(self) -> Sequence[int]:
+        return self.assignment.owners
+
+    @property
     def remarks(self) -> Sequence[str]:
         return self.assignment.remarks
 

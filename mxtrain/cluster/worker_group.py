@@ -69,6 +69,11 @@ class WorkerGroup(Protocol):
         ...
 
     @property
+    def owners(self) -> Sequence[int]:
+        """Numbers of the sockets of the servers that own the weights, by index; empty where workers hold them."""
+        ...
+
+    @property
     def remarks(self) -> Sequence[str]:
         """Sentences for the log, on what makes the workers' last bits differ."""
         ...
@@ -104,6 +109,7 @@ class SingleWorker(WorkerGroup):
     rank, world_size, is_writer, is_first_on_host, local_workers, job, remarks = 0, 1, True, True, 1, "", ()
     hosts = (os.uname().nodename,)
     peers: Sequence[Peer] = ()
+    owners: Sequence[int] = ()
 
     def sum(self, values: npt.ArrayLike) -> Doubles:
         import numpy as np  # not needed by --help

@@ -22,6 +22,7 @@ from mxtrain.models.parameters import weights
 from mxtrain.models.parameters.running_statistics import num_elements
 from mxtrain.optim import optimizer_state, precision
 from mxtrain.optim.sums.exact_gradients import memory
+from mxtrain.optim.sums.gradients import compute_gradient_in
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.optim.update import Update, unscale_and_clip
 from mxtrain.runtime import mx
@@ -89,6 +90,10 @@ class LocalTrainer(mx.gluon.Trainer):
 
     def block_maxima(self) -> None:
         """Return nothing: gradient arrays hold the sums."""
+
+    def show_sums(self) -> bool:
+        """Do nothing: they do."""
+        return True
 
     def apply(self, update: Update) -> None:
         unscale_and_clip(itertools.chain(*zip(*self._gradients())), update)  # device by device
@@ -160,7 +165,7 @@ def _open_gradients(
     gradients = _broadcast(kv, trained, "gradients", threshold)
     gradients.is_rounded = is_rounded  # from here on: the weights came as they are
     for parameter, view in zip(trained, gradients.views):
-        _compute_gradient_in(view, parameter)
+        compute_gradient_in(view, parameter)
     return gradients
 
 
@@ -183,9 +188,3 @@ def _broadcast(
     for parameter, array in zip(parameters, arrays):
         weights.put(parameter, array)
     return buckets
-
-
-def _compute_gradient_in(view: NDArray, parameter: Parameter) -> None:
-    """Make autograd write the parameter's gradient on its first device into `view`, a bucket's memory."""
-    parameter._grad[0] = view
-    mx.autograd.mark_variables(parameter.list_data(), parameter.list_grad(), parameter.grad_req)

@@ -63,6 +63,10 @@ class RemoteTrainer:
     def block_maxima(self) -> None:
         """Return nothing: sums that only servers see follow no grid."""
 
+    def show_sums(self) -> bool:
+        """Return whether a worker's own gradients are all that an update is made of."""
+        return self.staleness is not None
+
     def apply(self, update: Update) -> None:
         unscale_and_clip([each.list_grad()[0] for each in self.parameters if each.grad_req != "null"], update)
         staleness = self._servers.push_pull(update.rate, update.factor)

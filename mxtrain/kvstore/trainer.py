@@ -1,7 +1,7 @@
 """The seam between a training step and the store behind it.
 
 Owns the interface of a trainer and the choice of one. `local_trainer.py` updates on the workers, `remote_trainer.py`
-on the servers; how a step uses a trainer is `train/step.py`'s.
+on ps-lite's servers, `owners_trainer.py` where the weights have owners; how a step uses a trainer is `train/step.py`'s.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from mxtrain.config.components import stores
 from mxtrain.core.params_file import NamedArrays
 from mxtrain.data.fields import Array
 from mxtrain.kvstore import local_trainer
+from mxtrain.kvstore.owners.owner import Owners
+from mxtrain.kvstore.owners_trainer import OwnersTrainer
 from mxtrain.kvstore.remote_trainer import RemoteTrainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.sums.grid import Grid
@@ -34,7 +36,7 @@ class StepTrainer(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """True where servers update the weights: `apply` sends gradients and fetches what became of them."""
+        """True where others may have moved the weights that `apply` fetches."""
         ...
 
     @property
@@ -66,6 +68,10 @@ class StepTrainer(Protocol):
 
     def block_maxima(self) -> Array | None:
         """Return the largest absolute value in each block of the step's sums; None where gradient arrays hold these."""
+        ...
+
+    def show_sums(self) -> bool:
+        """Have the first device's gradient arrays hold the sums of the step, if only here; False where none can."""
         ...
 
     def apply(self, update: Update) -> None:
@@ -102,14 +108,19 @@ def open_trainer(
     group: WorkerGroup = SINGLE_WORKER,
     num_rows: int = 1,
     is_rounded: bool = False,
+    owners: Owners | None = None,
+    grid: Grid | None = None,
 ) -> StepTrainer:
     """Return a trainer of `parameters` whose store is connected and whose replicas, on all workers, are equal.
 
     The stock gluon Trainer does both within its first step, after the first forward pass has used weights that the
     store then replaces; over several processes that races with the first gradients, which may be taken for weights.
     `statistics` are the parameters that workers sum besides the gradients, in `num_rows` rows; a `threshold` compresses
-    the gradients; `is_rounded` they travel between hosts in bfloat16.
+    the gradients; `is_rounded` they travel between hosts in bfloat16. Where weights have `owners` these get the sums of
+    gradients, that are on `grid`.
     """
+    if owners is not None:
+        return OwnersTrainer(parameters, owners, group, grid)
     if stores.is_async(kvstore) or (stores.has_servers(kvstore) and sparse_rows.trained_tables(parameters)):
         return RemoteTrainer(parameters, optimizer, kvstore, group)
     return local_trainer.open_local(

@@ -18,6 +18,8 @@ from mxtrain.cluster.worker_group import WorkerGroup, step_group
 from mxtrain.config import Run, exact_sums
 from mxtrain.config.checks import store_checks
 from mxtrain.config.components import stores
+from mxtrain.kvstore.owners import layout, remote
+from mxtrain.kvstore.owners.owner import Owners
 from mxtrain.kvstore.trainer import StepTrainer, open_trainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.models.parameters import running_statistics, weights
@@ -118,6 +120,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     companions = _companions(job, net)
     trained = parameters_of(run, net)
     optimizer = optimizers.build(optim, task.objects)
+    grid = _grid(job, trained)
     trainer = open_trainer(
         trained,
         optimizer,
@@ -127,8 +130,10 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         group,
         running_statistics.num_rows(job.plan.batch.num_micro_batches),
         stores.rounds_gradients(optim.compress),
+        None if is_trial else owners_of(job, trained),
+        grid,
     )
-    return assembled(job, built, devices, trainer, optimizer, _grid(job, trained), companions)
+    return assembled(job, built, devices, trainer, optimizer, grid, companions)
 
 
 def assembled(
@@ -161,6 +166,13 @@ def assembled(
         clock=StageClock(job.began, run.output.sample_steps),
         untried=set(devices),
     )
+
+
+def owners_of(job: TrainingJob, parameters: Sequence[Parameter]) -> Owners | None:
+    """Return the servers that own these parameters, connected; None where workers hold them."""
+    if not job.group.owners:
+        return None
+    return remote.connect(job.group.rank, job.group.owners, layout.of_parameters(parameters, job.run.optim))
 
 
 def _companions(job: TrainingJob, net: Block) -> dict[str, Companion]:

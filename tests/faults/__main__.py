@@ -2,7 +2,7 @@
 
 A job has two to four workers, up to two servers, and up to three faults, one after the other. The same --seed draws
 the same jobs and faults, and --job 7 runs the seventh alone. With --page the tables of that file (docs/faults.md) are
-replaced, those of `--kvstore allreduce` alone where only that runs.
+replaced, those of `--jobs allreduce` or `--jobs owners` alone where only these run.
 """
 
 from __future__ import annotations
@@ -14,19 +14,24 @@ import random
 import statistics
 import tempfile
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable, List, Tuple
 
 from tests.faults import samples
 from tests.faults.case import DONE_SECONDS, FAULTS, PHASES, Case, faults, roles
 from tests.faults.job import cluster, result, started
 from tests.faults.strike import HUNG, RECOVERED, REFUSED, STOPPED, WRONG, FaultOutcome, strike
 
-STORES = ("dist_sync", "allreduce")
+JOBS = ("dist_sync", "allreduce", "owners")
 MAX_FAULTS = 3  # of a job: it may restart as often
 MAX_DELAY_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
-BEGIN, BEGIN_ALLREDUCE = "<!-- from here: make chaos -->\n", "<!-- from here: --kvstore allreduce -->\n"
+BEGIN = {
+    "dist_sync": "<!-- from here: make chaos -->\n",
+    "allreduce": "<!-- from here: --jobs allreduce -->\n",
+    "owners": "<!-- from here: --jobs owners -->\n",
+}
 END = "<!-- to here -->\n"
 Outcomes = List[FaultOutcome]
+Shape = Tuple[int, int, bool]
 
 
 def main() -> int:
@@ -40,16 +45,20 @@ def main() -> int:
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 3, 4], help="of a job; these in turn")
     parser.add_argument("--servers", type=int, nargs="+", default=[1, 2], help="of a job; these in turn")
     parser.add_argument(
-        "--kvstore", nargs="+", choices=STORES, default=STORES, help="allreduce: jobs without servers"
+        "--jobs",
+        nargs="+",
+        choices=JOBS,
+        default=JOBS,
+        help="allreduce: without servers; owners: with servers that move the weights",
     )
     parser.add_argument("--at-once", type=int, default=1, help="jobs that run at the same time")
     parser.add_argument("--job", type=int, help="the only one to run of those that are drawn")
     parser.add_argument("--page", type=Path, help="put the tables there")
     asked = parser.parse_args()
     print(f"--seed {asked.seed}", flush=True)
-    servers_of = {"dist_sync": asked.servers, "allreduce": [0]}
-    servers = [count for store in asked.kvstore for count in servers_of[store]]
-    shapes = list(itertools.product(asked.workers, servers))
+    servers_of = {"dist_sync": asked.servers, "allreduce": [0], "owners": asked.servers}
+    servers = [(count, kind == "owners") for kind in asked.jobs for count in servers_of[kind]]
+    shapes = [(workers, *of_servers) for workers, of_servers in itertools.product(asked.workers, servers)]
     jobs = dict(enumerate(draw(asked.seed, asked.faults, shapes), 1))
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         data = samples.data_flags(Path(folder) / "data")
@@ -59,16 +68,16 @@ def main() -> int:
     tables = render(found, asked.seed)
     print(tables, end="")
     if asked.page:
-        begin = BEGIN if "dist_sync" in asked.kvstore else BEGIN_ALLREDUCE
+        begin = BEGIN[asked.jobs[0]]
         before, rest = asked.page.read_text().split(begin)
         asked.page.write_text(before + begin + tables + END + rest.partition(END)[2])
     return int(any(outcome.kind in (HUNG, WRONG) for outcome in found))
 
 
-def draw(seed: int, num_faults: int, shapes: list[tuple[int, int]]) -> list[list[Case]]:
+def draw(seed: int, num_faults: int, shapes: list[Shape]) -> list[list[Case]]:
     """Draw the faults of jobs at random, half of them a little after their phase, none after the exit.
 
-    The jobs take `shapes`, their numbers of workers and servers, in turn.
+    The jobs take `shapes`, their numbers of workers and servers and whether these own the weights, in turn.
     """
     rng = random.Random(seed)
     jobs: list[list[Case]] = []
@@ -82,14 +91,17 @@ def draw(seed: int, num_faults: int, shapes: list[tuple[int, int]]) -> list[list
     return jobs
 
 
-def _fault(rng: random.Random, phase: str, pause: float, num_workers: int, num_servers: int) -> Case:
+def _fault(
+    rng: random.Random, phase: str, pause: float, num_workers: int, num_servers: int, has_owners: bool
+) -> Case:
     role = rng.choice(roles(num_workers, num_servers))
-    fault = rng.choice(list(faults(role, num_servers)))
+    fault = rng.choice(list(faults(role, num_servers > 0 and not has_owners)))
     delay = round(rng.choice([0, rng.uniform(0, MAX_DELAY_SECONDS)]), 2)
-    return Case(role, fault, phase, 0 if phase == "exit" else delay, num_workers, num_servers, pause)
+    delay = 0 if phase == "exit" else delay
+    return Case(role, fault, phase, delay, num_workers, num_servers, pause, has_owners)
 
 
-def same_result_of_all(shapes: list[tuple[int, int]], folder: Path, data: list[str]) -> tuple[object, ...]:
+def same_result_of_all(shapes: list[Shape], folder: Path, data: list[str]) -> tuple[object, ...]:
     """Return the result of one process, which jobs of these numbers of workers and servers have to the bit."""
     expected = _undisturbed(folder / "one-process", data)
     for shape in shapes:
@@ -125,7 +137,9 @@ def inject(
 def render(found: Outcomes, seed: int) -> str:
     """Tables in Markdown: the outcomes by the size of the job, by role, by fault and by phase."""
     by: dict[str, Callable[[Case], str]] = {
-        "workers, servers": lambda each: f"{each.num_workers}, {each.num_servers}",
+        "workers, servers": lambda each: (
+            f"{each.num_workers}, {each.num_servers}{' that own weights' if each.has_owners else ''}"
+        ),
         "role": lambda each: each.role,
         "fault": lambda each: each.fault,
         "phase": lambda each: each.phase,

@@ -122,34 +122,41 @@ class Case:
     num_workers: int = 2
     num_servers: int = 1
     pause_seconds: float = 0.0
+    has_owners: bool = False  # servers that move the weights
 
     def __str__(self) -> str:
         early = f"{self.pause_seconds:.2f} s later " if self.pause_seconds else ""
         late = f" + {self.delay_seconds:.2f} s" if self.delay_seconds else ""
         servers = f" and {self.num_servers} servers" if self.num_servers != 1 else ""
+        servers += " that own weights" if self.has_owners else ""
         several = f", {self.num_workers} workers{servers}" if servers or self.num_workers > 2 else ""
         return f"{early}{self.role} {self.fault}, {self.phase}{late}{several}"
 
     @property
     def cluster(self) -> list[str]:
         """The flags of its job."""
-        return cluster(self.num_workers, self.num_servers)
+        return cluster(self.num_workers, self.num_servers, self.has_owners)
 
     @property
     def injections(self) -> Injections:
         """What happens to its process, and when."""
-        return list(faults(self.role, self.num_servers)[self.fault])
+        return list(faults(self.role, self.has_ps_lite)[self.fault])
+
+    @property
+    def has_ps_lite(self) -> bool:
+        """True where sums travel through ps-lite's servers."""
+        return self.num_servers > 0 and not self.has_owners
 
     def is_reached(self, job: FaultJob) -> bool:
         """True in its phase, while its process is there."""
         return bool(PHASES[self.phase](job, self.role) and job.pid(self.role))
 
 
-def faults(role: str, num_servers: int = 1) -> dict[str, Injections]:
-    """The faults that may strike a role: a supervisor has no place, and ps-lite is in jobs with servers alone."""
+def faults(role: str, has_ps_lite: bool = True) -> dict[str, Injections]:
+    """The faults that may strike a role: a supervisor has no place, and messages of strangers go to ps-lite alone."""
     if role == SUPERVISOR:
         return SUPERVISOR_FAULTS
-    return FAULTS if num_servers else {**SIGNALS, **STRAY}
+    return FAULTS if has_ps_lite else {**SIGNALS, **STRAY}
 
 
 MATRIX = [Case(role, fault, phase) for role in roles(2) for fault in SIGNALS for phase in PHASES]

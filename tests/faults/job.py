@@ -40,10 +40,11 @@ TIMES = ["--start-timeout", "15", "--silence-timeout", "3", "--stall-timeout", "
 SUPERVISOR = "supervisor"
 
 
-def cluster(num_workers: int, num_servers: int = 1) -> list[str]:
-    """The flags of a job; one without servers sums among its workers."""
+def cluster(num_workers: int, num_servers: int = 1, has_owners: bool = False) -> list[str]:
+    """The flags of a job; one without servers sums among its workers, owners are servers that move the weights."""
     store = ["dist_sync", "--num-servers", str(num_servers)] if num_servers else ["allreduce"]
-    return ["--kvstore", *store, "--num-workers", str(num_workers), *TIMES]
+    owners = ["--update", "servers"] if has_owners else []
+    return ["--kvstore", *store, *owners, "--num-workers", str(num_workers), *TIMES]
 
 
 CLUSTER = cluster(2)

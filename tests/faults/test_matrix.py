@@ -34,6 +34,23 @@ ALLREDUCE = [
         (SUPERVISOR, "SIGKILL", "mid-epoch", 4),
     )
 ]
+OWNERS = [
+    Case(role, fault, phase, num_workers=num_workers, num_servers=num_servers, has_owners=True)
+    for role, fault, phase, num_workers, num_servers in (
+        ("server-0", "SIGKILL", "rendezvous", 2, 1),
+        ("server-1", "SIGKILL", "mid-epoch", 3, 2),
+        ("server-0", "SIGKILL", "checkpoint", 2, 1),
+        ("server-0", "frozen", "evaluation", 2, 2),
+        ("server-1", "frozen for 4 s", "first step", 3, 2),
+        ("scheduler", "SIGKILL", "first step", 2, 1),
+        ("worker-0", "SIGKILL", "rendezvous", 2, 1),
+        ("worker-1", "SIGKILL", "mid-epoch", 2, 1),
+        ("worker-2", "frozen", "checkpoint", 3, 2),
+        ("worker-1", "SIGTERM", "mid-epoch", 4, 2),
+        ("worker-1", "stray", "first step", 2, 1),
+        (SUPERVISOR, "SIGKILL", "mid-epoch", 3, 1),
+    )
+]
 STRANGERS = [
     Case(role, fault, phase)
     for role in ("scheduler", "server-0", "worker-1")
@@ -81,7 +98,7 @@ def test_a_worker_that_is_frozen_beside_its_supervisor_ends_with_it(
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("case", [*MATRIX, *MORE_WORKERS, *ALLREDUCE, *STRANGERS], ids=str)
+@pytest.mark.parametrize("case", [*MATRIX, *MORE_WORKERS, *ALLREDUCE, *OWNERS, *STRANGERS], ids=str)
 def test_a_job_recovers_or_stops_resumably(
     case: Case, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:

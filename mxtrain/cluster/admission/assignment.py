@@ -29,7 +29,9 @@ class Assignment:
     socket_number: int = (
         0  # of this process's unix socket, where there are gateways; else it takes one itself
     )
-    peers: tuple[Any, ...] = ()  # of a job without servers: see `worker_group.Peer`
+    peers: tuple[Any, ...] = ()  # of a job without ps-lite: see `worker_group.Peer`
+    owners: tuple[int, ...] = ()  # numbers of the sockets of servers that own the weights, by index
+    threads: int = 0  # of an operator on such a server: as many as on workers, as last bits depend on them
     here: tuple[int, ...] = ()  # for the process that starts its host's gateway: `gateway/routes.py`
     elsewhere: tuple[Any, ...] = ()
     is_first_on_host: bool = True  # of its workers
@@ -37,6 +39,11 @@ class Assignment:
     job: str = ""  # identifies the job in its checkpoints
     hosts: tuple[str, ...] = ()  # of all workers, by rank
     remarks: tuple[str, ...] = ()  # for each worker's log, about differences that are no mistake
+
+    @property
+    def has_ps_lite(self) -> bool:
+        """Whether sums travel through ps-lite's servers."""
+        return self.num_servers > 0 and not self.owners
 
 
 def assign_ranks(
@@ -50,9 +57,12 @@ def assign_ranks(
     workers = rendezvous.workers_in_order(infos)
     namespaces = {(info.host, info.boot_id, info.socket_namespace) for info in infos}
     uses_unix_sockets = len(namespaces) == 1 and infos[0].socket_namespace != ""
-    gateways = routes.plan(infos)
+    has_owners = rendezvous.has_owners(infos)
+    has_ps_lite = bool(rendezvous.of_role(infos, "server")) and not has_owners
+    gateways = routes.plan(infos, has_ps_lite)
     several_disks = len({info.folder for info in workers}) > 1
-    peers = () if rendezvous.of_role(infos, "server") else _peers(infos, gateways, workers)
+    peers = () if has_ps_lite else _peers(infos, gateways, workers)
+    owners = _owners(infos, gateways) if has_owners else ()
     assignments, problems = [], rendezvous.remarks(infos)
     for info, gateway in zip(infos, gateways):
         first_on_disk = next((each for each in workers if each.folder == info.folder), None)
@@ -69,6 +79,8 @@ def assign_ranks(
                 uses_unix_sockets=uses_unix_sockets or gateway.number > 0,
                 socket_number=gateway.number,
                 peers=peers,
+                owners=owners,
+                threads=rendezvous.threads_of(workers[0], workers) if has_owners else 0,
                 here=gateway.here,
                 elsewhere=gateway.elsewhere,
                 several_disks=several_disks,
@@ -87,3 +99,9 @@ def _peers(
     numbers = {id(info): gateway.number for info, gateway in zip(infos, gateways)}
     hosts = list(dict.fromkeys(map(routes.namespace_of, workers)))
     return tuple(Peer(hosts.index(routes.namespace_of(info)), numbers[id(info)]) for info in workers)
+
+
+def _owners(infos: Sequence[NodeInfo], gateways: Sequence[routes.GatewayPlan]) -> tuple[int, ...]:
+    """Return the numbers of the servers' sockets, in the order of their names."""
+    numbers = {id(info): gateway.number for info, gateway in zip(infos, gateways)}
+    return tuple(numbers[id(info)] for info in rendezvous.in_order(rendezvous.of_role(infos, "server")))

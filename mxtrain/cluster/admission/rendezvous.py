@@ -17,6 +17,7 @@ from typing import Any, Iterable, Sequence
 from mxtrain.cluster import unix_sockets
 from mxtrain.cluster.environment import ROLES, NodeSpec, is_node_name
 from mxtrain.cluster.verdicts import Verdict
+from mxtrain.config.components import stores
 from mxtrain.core.errors import RESTART_ME, USAGE, UsageError
 from mxtrain.core.system import kernels, machine
 
@@ -157,6 +158,12 @@ def refusal(
     return None
 
 
+def has_owners(infos: Sequence[NodeInfo]) -> bool:
+    """Return whether servers own the weights of this job, by its workers' flags: other roles need none."""
+    flags = next((info.config for info in infos if info.role == "worker"), {})
+    return stores.has_owners(str(flags.get("kvstore")), str(flags.get("update")))
+
+
 def num_expected(node: NodeSpec, role: str) -> int:
     """Return how many processes of a role the job has."""
     return {"scheduler": 1, "server": node.num_servers, "worker": node.num_workers}[role]
@@ -257,7 +264,12 @@ def on_host(info: NodeInfo, workers: Sequence[NodeInfo]) -> list[NodeInfo]:
 
 def workers_in_order(infos: Iterable[NodeInfo]) -> list[NodeInfo]:
     """Return the workers in the order of their ranks: by index, whichever came first."""
-    return sorted(of_role(infos, "worker"), key=lambda info: (_index(info.node), info.host, info.pid))
+    return in_order(of_role(infos, "worker"))
+
+
+def in_order(infos: Iterable[NodeInfo]) -> list[NodeInfo]:
+    """Return processes of one role by index, or without any by host and process."""
+    return sorted(infos, key=lambda info: (_index(info.node), info.host, info.pid))
 
 
 def _index(node: str) -> tuple[int, str]:

@@ -29,13 +29,13 @@ class GatewayPlan:
     elsewhere: tuple[tuple[int, str, int], ...] = ()  # number, and address and port of its host's gateway
 
 
-def plan(infos: Sequence[NodeInfo]) -> list[GatewayPlan]:
+def plan(infos: Sequence[NodeInfo], has_ps_lite: bool) -> list[GatewayPlan]:
     """Return the plan of each process, in the order of `infos`.
 
     On one host there are no gateways, and no numbers either where ps-lite's processes take ports as theirs.
     """
     has_gateways = all(info.gateway for info in infos)
-    if not has_gateways and any(info.role == "server" for info in infos):
+    if not has_gateways and has_ps_lite:
         return [GatewayPlan()] * len(infos)
     numbers = random.SystemRandom().sample(NUMBERS, len(infos))
     if not has_gateways:

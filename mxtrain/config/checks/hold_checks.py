@@ -27,9 +27,10 @@ def _check_store(run: Run) -> None:
             f"{FLAG} with --devices {devices}: a worker computes on one CPU context; give --devices cpu, and more "
             "--num-workers"
         )
-    if stores.is_cluster(store):
+    if stores.is_cluster(store) and not stores.has_owners(store, run.layout.update):
         raise UsageError(
-            f"{FLAG} with --kvstore {store}: each worker would hold all weights; give --kvstore device"
+            f"{FLAG} with --kvstore {store}: each worker would hold all weights; give --kvstore dist_sync --update "
+            f"{choices.ON_SERVERS}"
         )
 
 

@@ -217,6 +217,7 @@ def _check_names(run: Run) -> None:
     for flag, value, known in (
         ("--amp", run.model.amp, choices.AMP),
         ("--sums", run.optim.sums, choices.SUMS),
+        ("--update", run.layout.update, choices.UPDATES),
         ("--loader", run.data.loader, choices.LOADERS),
         ("--sampling", run.data.sampling, choices.SAMPLINGS),
         ("--verify", run.data.verify, choices.VERIFY),

@@ -9,7 +9,7 @@ import os
 from typing import Sequence
 
 from mxtrain.config import Layout, Run, batch_plan
-from mxtrain.config.components import optimizers, stores
+from mxtrain.config.components import choices, optimizers, stores
 from mxtrain.core.errors import UsageError, nearest
 
 CLUSTER_FLAGS = (
@@ -22,6 +22,8 @@ LAZY_OPTIMIZERS = tuple(each.name for each in optimizers.OPTIMIZERS.values() if 
 def check_store(run: Run) -> None:
     """Raise UsageError for a --kvstore that cannot work here, or a flag that does not go with it."""
     store = run.layout.kvstore
+    if run.layout.update == choices.ON_SERVERS:
+        _check_owners(run)
     if stores.is_cluster(store):
         _check_cluster(run)
         return
@@ -59,6 +61,33 @@ def _check_cluster(run: Run) -> None:
         check_async(run)
     _check_compress(run)
     check_min_workers(run.layout)
+
+
+def _check_owners(run: Run) -> None:
+    """Raise UsageError for the first flag that does not go with --update servers."""
+    store, optim, model = run.layout.kvstore, run.optim, run.model
+    if not stores.has_servers(store):
+        raise UsageError(
+            f"--update {run.layout.update}: --kvstore {store} has no servers; give --kvstore dist_sync, or leave it out"
+        )
+    if stores.is_async(store):  # where servers always do, and more is refused
+        return
+    name = optimizers.parse(optim).name
+    for refused, flag, why in (
+        (
+            name not in optimizers.OPTIMIZERS,
+            f"--optimizer {name}",
+            "servers run no code that a worker names; give a known one, as sgd or adamw",
+        ),
+        (optim.compress != "none", f"--compress {optim.compress}", "servers add exact sums; leave it out"),
+        (
+            model.prune and model.prune_by == "weight",
+            f"--prune {model.prune:g} --prune-by weight",
+            "servers hold the weights, and would move those that are 0; leave it out",
+        ),
+    ):
+        if refused:
+            raise UsageError(f"{flag} with --update {run.layout.update}: {why}")
 
 
 def check_min_workers(layout: Layout) -> None:
@@ -139,6 +168,10 @@ def check_tables(run: Run, unknown: Sequence[str]) -> None:
         raise UsageError(
             f"--model {run.model.model}: {unknown[0]} has row-sparse gradients; with --kvstore {store} that has to be "
             "a mxtrain.models.SparseEmbedding, which knows where its rows are"
+        )
+    if stores.has_owners(store, run.layout.update):
+        raise UsageError(
+            f"--update {run.layout.update} {tables}: of which whole rows alone travel; leave --update out"
         )
     if stores.is_cluster(store) and not stores.has_servers(store):
         raise UsageError(

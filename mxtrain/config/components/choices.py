@@ -10,6 +10,7 @@ AMP_DEVICES = {"bf16": "cpu", "fp16": "gpu"}  # where MXNet has kernels for thes
 LOSS_SCALES = ("auto", "dynamic")
 SUMS = ("exact", "fast")
 HOLD = (HOLD_ALL, HOLD_LAYERS) = ("all", "layers")
+UPDATES = (ON_WORKERS, ON_SERVERS) = ("workers", "servers")
 PRUNED = ("channel", "weight")
 LOADERS = ("auto", "threads", "processes")
 SAMPLINGS = ("once", "balanced")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from mxtrain.config.components import component
+from mxtrain.config.components.choices import ON_SERVERS
 from mxtrain.config.components.component import Component, Number, by_name
 
 
@@ -73,6 +74,11 @@ def has_servers(kvstore: str) -> bool:
 def num_servers(kvstore: str, count: int) -> int:
     """Return how many servers a job with this store has, of which --num-servers asks for `count`."""
     return count if has_servers(kvstore) else 0
+
+
+def has_owners(kvstore: str, update: str) -> bool:
+    """Return whether servers own the weights (--update servers) of steps that all workers make together."""
+    return update == ON_SERVERS and has_servers(kvstore) and not is_async(kvstore)
 
 
 def is_async(kvstore: str) -> bool:

@@ -57,6 +57,7 @@ WORDS: dict[str, Sequence[str]] = {
     "sums": choices.SUMS,
     "task": tuple(tasks.TASKS),
     "tta": (*choices.TTA, "+".join(choices.TTA)),
+    "update": choices.UPDATES,
     "verify": choices.VERIFY,
 }
 PATHS = {

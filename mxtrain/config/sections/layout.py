@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mxtrain.config.components.choices import HOLD_ALL
+from mxtrain.config.components.choices import HOLD_ALL, ON_WORKERS
 from mxtrain.config.components.stores import STORES
 from mxtrain.config.sections.flag import flag
 
@@ -15,6 +15,11 @@ class Layout:
 
     kvstore: str = flag("device", f"where gradients are summed: {' | '.join(STORES)}")
     devices: str = flag("cpu", "contexts of this worker: cpu, cpu:0,1 or gpu:0,1")
+    update: str = flag(
+        ON_WORKERS,
+        "who moves the weights of dist_sync: workers, each all of them | servers, each its share, with the optimizer's "
+        "state of these",
+    )
     hold: str = flag(
         HOLD_ALL,
         "what of the net a worker holds: all | layers (those that it computes now, as --remat cuts it; weights and the "

@@ -16,8 +16,9 @@ import numpy as np
 
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.allreduce.halves import rounded, widen
-from mxtrain.kvstore.allreduce.partition import PIECE, SMALL, chunks, octets, owned
+from mxtrain.kvstore.allreduce.partition import PIECE, SMALL, chunks, owned
 from mxtrain.kvstore.allreduce.peers import Peers
+from mxtrain.kvstore.connections import octets
 
 CHUNK = 1 << 16  # elements that are added, and sent on, at a time: they are still in the core's cache
 LOOK_SECONDS = 0.1

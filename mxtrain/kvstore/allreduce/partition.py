@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Iterator
 
-import numpy as np
-
 from mxtrain.data.fields import Array
 
 ALIGNMENT = 16  # elements of a cache line, which two workers would fight for
@@ -23,8 +21,3 @@ def chunks(numbers: Array, length: int) -> Iterator[Array]:
     """Yield views of up to `length` numbers, in order."""
     for start in range(0, len(numbers), length):
         yield numbers[start : start + length]
-
-
-def octets(numbers: Array) -> memoryview:
-    """Return the memory of a flat array, which may be empty."""
-    return numbers.view(np.uint8).data

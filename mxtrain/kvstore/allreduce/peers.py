@@ -8,37 +8,22 @@ gateways' sockets (docs/adr/0050).
 from __future__ import annotations
 
 import contextlib
-import os
+import itertools
 import select
 import socket
 import time
-import weakref
-from typing import Dict, Iterable, Iterator, Sequence
+from typing import Dict, Iterable, Sequence
 
-from mxtrain.cluster import unix_sockets
 from mxtrain.core.errors import RestartMe
 from mxtrain.data.fields import Array
-from mxtrain.kvstore.allreduce.partition import octets
+from mxtrain.kvstore import connections
+from mxtrain.kvstore.connections import octets
 
 DATA, WATCH = b"data", b"watch"
 PURPOSES = (DATA, WATCH)
-ACCEPTED, ENDED, SIGNAL = b"+", b".", b"!"
-MAX_LINE = 32
-RETRY_SECONDS = 0.02
-BUFFER_BYTES = 4 << 20  # the kernel gives as much of it as net.core.wmem_max allows
+ENDED, SIGNAL = b".", b"!"
 
 Connections = Dict[int, socket.socket]  # by rank
-Connected = Dict[bytes, Connections]  # by purpose
-_open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-
-
-def _close_inherited() -> None:
-    """Close a forked child's copies, which would keep connections open after its parent's death."""
-    for connection in list(_open):
-        connection.close()
-
-
-os.register_at_fork(after_in_child=_close_inherited)
 
 
 class Peers:
@@ -150,86 +135,26 @@ def connect(rank: int, numbers: Sequence[int], seconds: float) -> Peers:
     Who is not there in time is named by a RestartMe.
     """
     deadline = time.monotonic() + seconds
-    connected: Connected = {purpose: {} for purpose in PURPOSES}
+    ends: connections.Ends = {}
+    wanted = [(purpose, other) for other in range(rank + 1, len(numbers)) for purpose in PURPOSES]
     try:
-        with _listening(numbers[rank], 2 * len(numbers)) as listener:
-            for other in range(rank):
-                for purpose in PURPOSES:
-                    connected[purpose][other] = _connect(rank, other, numbers[other], purpose, deadline)
-            _accept(listener, rank, len(numbers), connected, deadline)
+        with connections.listening(numbers[rank], 2 * len(numbers)) as listener:
+            for other, purpose in itertools.product(range(rank), PURPOSES):
+                connection = connections.connect(numbers[other], purpose, rank, deadline)
+                if connection is None:
+                    raise _missing(rank, [other])
+                ends[purpose, other] = connection
+            ends.update(connections.accept(listener, wanted, deadline))
+        missing = [other for _, other in wanted if any((purpose, other) not in ends for purpose in PURPOSES)]
+        if missing:
+            raise _missing(rank, list(dict.fromkeys(missing)))
     except BaseException:
-        for connection in _all(connected):
+        for connection in ends.values():
             connection.close()
         raise
-    for connection in _all(connected):
-        _open.add(connection)
-        connection.settimeout(None)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
-    return Peers(rank, connected[DATA], connected[WATCH])
-
-
-@contextlib.contextmanager
-def _listening(number: int, backlog: int) -> Iterator[socket.socket]:
-    """A block in which a socket of this number listens, for this user alone."""
-    with unix_sockets.listen(number, backlog) as listener:
-        try:
-            yield listener
-        finally:
-            (unix_sockets.FOLDER / str(number)).unlink(missing_ok=True)
-
-
-def _all(connected: Connected) -> Iterator[socket.socket]:
-    return (connection for connections in connected.values() for connection in connections.values())
-
-
-def _connect(rank: int, other: int, number: int, purpose: bytes, deadline: float) -> socket.socket:
-    while time.monotonic() < deadline:
-        connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(max(deadline - time.monotonic(), RETRY_SECONDS))
-        with contextlib.suppress(OSError):
-            connection.connect(str(unix_sockets.FOLDER / str(number)))
-            connection.sendall(b"%s %d\n" % (purpose, rank))
-            if connection.recv(1) == ACCEPTED:  # a gateway accepts before the worker behind it does
-                return connection
-        connection.close()
-        time.sleep(RETRY_SECONDS)
-    raise _missing(rank, [other])
-
-
-def _accept(
-    listener: socket.socket, rank: int, num_workers: int, connected: Connected, deadline: float
-) -> None:
-    """Accept both connections of each worker of higher rank."""
-    while missing := [
-        other
-        for other in range(rank + 1, num_workers)
-        if any(other not in connected[each] for each in PURPOSES)
-    ]:
-        listener.settimeout(max(deadline - time.monotonic(), 1e-3))
-        try:
-            connection, _ = listener.accept()
-        except socket.timeout:
-            raise _missing(rank, missing) from None
-        connection.settimeout(max(deadline - time.monotonic(), 1e-3))
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            purpose, _, sender = _read_line(connection).partition(b" ")
-            connections, other = connected[purpose], int(sender)
-            connection.sendall(ACCEPTED)
-            if other in connections:  # given up there and made again
-                connections.pop(other).close()
-            connections[other] = connection
-            continue
-        connection.close()
-
-
-def _read_line(connection: socket.socket) -> bytes:
-    line = b""
-    while not line.endswith(b"\n") and len(line) < MAX_LINE:
-        byte = connection.recv(1)
-        if not byte:
-            raise ConnectionError
-        line += byte
-    return line.strip()
+    connections.settle(ends.values())
+    data, watch = ({other: end for (of, other), end in ends.items() if of == purpose} for purpose in PURPOSES)
+    return Peers(rank, data, watch)
 
 
 def _missing(rank: int, others: Sequence[int]) -> RestartMe:
@@ -237,8 +162,8 @@ def _missing(rank: int, others: Sequence[int]) -> RestartMe:
     return RestartMe(f"{names}: not connected to worker-{rank} in time, for sums without servers")
 
 
-def _poll(connections: Iterable[socket.socket]) -> select.poll:
+def _poll(ends: Iterable[socket.socket]) -> select.poll:
     poller = select.poll()
-    for connection in connections:
+    for connection in ends:
         poller.register(connection, select.POLLIN)
     return poller

@@ -57,6 +57,10 @@ class Owners(Protocol):
         """Wait until every trained parameter has the sums of all workers, and return what is to be known of them."""
         ...
 
+    def pull_sums(self, indices: Sequence[int], into: Sequence[Array]) -> Pull:
+        """Start to copy sums of the step, between `finish` and what becomes of them, into these arrays."""
+        ...
+
     def apply(self, update: Update) -> None:
         """Move all weights by the sums of the step; does not wait for it, later pulls do."""
         ...

@@ -10,6 +10,7 @@ from typing import Any, Sequence
 
 from mxtrain.data.fields import Array
 from mxtrain.models.nets import sparse_rows
+from mxtrain.runtime import mx
 from mxtrain.runtime.types import Device, NDArray, Parameter
 
 
@@ -67,3 +68,12 @@ class GradientAccumulator:
         for device in self.devices:
             for parameter in self.parameters:
                 parameter.data(device)._fresh_grad = fresh
+
+
+def compute_gradient_in(view: NDArray, parameter: Parameter) -> None:
+    """Make autograd write the parameter's gradient on its first device into `view`, a part of a flat array.
+
+    A view stays where it is, where oneDNN moves other arrays as it likes.
+    """
+    parameter._grad[0] = view
+    mx.autograd.mark_variables(parameter.list_data(), parameter.list_grad(), parameter.grad_req)

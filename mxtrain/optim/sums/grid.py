@@ -125,6 +125,18 @@ class Grid:
             return np.zeros(self.ends[-1], bool)
         return self.largest >= np.ldexp(1.0, self.scaled + num_bits)
 
+    def wide_totals(self, place: int) -> tuple[Array, Array]:
+        """Return which blocks of the total at `place` have more digits than float32, and their numbers, end to end."""
+        total, end = self.totals[place], int(self.ends[place])
+        blocks = slice(end - int(self.counts[place]), end)
+        if total.dtype == np.float32:
+            return NO_BLOCKS
+        is_wide = self.largest[blocks] >= np.ldexp(1.0, self.scaled[blocks] + FLOAT32_DIGITS)
+        numbers = np.flatnonzero(is_wide)
+        if not len(numbers):
+            return NO_BLOCKS
+        return numbers, np.concatenate([total[BLOCK * each : BLOCK * (each + 1)] for each in numbers])
+
     def block(self, arrays: Sequence[Array], number: int) -> Array:
         """Return the numbers of a block, one of all parameters' blocks, in `arrays` like the totals."""
         index = int(np.searchsorted(self.ends, number, side="right"))

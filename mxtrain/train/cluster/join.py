@@ -90,8 +90,8 @@ def as_server(run: Run, node: NodeSpec) -> Iterator[Agent]:
 
 
 def export_ps_environment(node: NodeSpec, assignment: Assignment) -> None:
-    """Set the variables that ps-lite reads in this process's environment, if the job has servers."""
-    if not assignment.num_servers:
+    """Set the variables that ps-lite reads in this process's environment, if the job has any."""
+    if not assignment.has_ps_lite:
         return
     socket_number = assignment.socket_number or None
     if socket_number is None and assignment.uses_unix_sockets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import NoReturn
 
+from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import Run
 from mxtrain.train.cluster import join
@@ -16,11 +17,28 @@ def serve(run: Run, node: NodeSpec) -> NoReturn:
 
     run_folder.start_log(run.output.terminal_level)
     with join.as_server(run, node) as agent:
-        if not node.num_servers:  # this is the scheduler, whose coordinator ends the process
+        if agent.assignment.owners and node.role == "server":
+            _own(agent)
+        elif agent.assignment.has_ps_lite:
+            _load(threads=1)
+            from mxtrain.kvstore import server
+
+            server.serve(agent)
+        while True:  # the verdict that comes when all workers have ended ends this process
             threading.Event().wait()
-        from mxtrain import runtime
 
-        runtime.load(threads=1)
-        from mxtrain.kvstore import server
 
-        server.serve(agent)
+def _own(agent: Agent) -> None:
+    """Hold weights for the workers, and update them, until all have ended."""
+    assignment = agent.assignment
+    _load(assignment.threads)
+    from mxtrain.kvstore.owners import server
+
+    index = assignment.owners.index(assignment.socket_number)
+    server.serve(assignment.owners[index], index, len(assignment.owners), assignment.num_workers)
+
+
+def _load(threads: int) -> None:
+    from mxtrain import runtime
+
+    runtime.load(threads=threads)

@@ -12,8 +12,8 @@ import numpy as np
 from mxtrain.config import batch_plan, exact_sums
 from mxtrain.config.checks.hold_checks import FLAG
 from mxtrain.core.errors import UsageError
-from mxtrain.kvstore.owners.local_owner import LocalOwner
-from mxtrain.kvstore.owners.traffic import Traffic
+from mxtrain.kvstore.owners import layout
+from mxtrain.kvstore.owners.local import LocalOwners
 from mxtrain.models import remat
 from mxtrain.models.analysis import shapes
 from mxtrain.models.autocast.autocast import Forecast
@@ -26,7 +26,7 @@ from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, Device, Parameter
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
-from mxtrain.train.context import TrainContext, assembled, new_grid, parameters_of
+from mxtrain.train.context import TrainContext, assembled, new_grid, owners_of, parameters_of
 from mxtrain.train.held.held_net import HeldNet
 from mxtrain.train.held.segment_weights import SegmentWeights
 from mxtrain.train.held.trainer import HeldTrainer
@@ -47,17 +47,17 @@ def held_context(job: TrainingJob) -> TrainContext:
     net, forecast, first_weights = _build(job.task, devices[0])
     parameters = parameters_of(run, net)
     optimizer = optimizers.build(run.optim, job.task.objects)
-    owners = LocalOwner(parameters, optimizer)
+    owners = owners_of(job, parameters) or LocalOwners(layout.of_parameters(parameters, run.optim), optimizer)
     indices = {each.name: index for index, each in enumerate(parameters)}
     if is_fresh and job.group.rank == 0:
         for parameter, weights in first_weights.drawn():
             owners.put(indices[parameter.name], weights.asnumpy().ravel())
+    job.group.sum(0)  # until all are there
     first_weights.fill(net.held)
-    traffic = Traffic(owners)
-    net.weights = SegmentWeights(traffic, [each.lent for each in net.segments], indices)
+    net.weights = SegmentWeights(owners, [each.lent for each in net.segments], indices)
     trained = [each for each in parameters if each.grad_req != "null"]
     grid = new_grid(job, trained, has_totals=False) if exact_sums.has_sums(run) else None
-    trainer = HeldTrainer(parameters, net.held, optimizer, owners, traffic, job.group)
+    trainer = HeldTrainer(parameters, net.held, optimizer, owners, job.group)
     return assembled(job, BuiltNet(net, forecast, {}), devices, trainer, optimizer, grid)
 
 

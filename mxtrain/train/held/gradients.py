@@ -13,7 +13,6 @@ import numpy as np
 
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.owners.owner import GradientSum
-from mxtrain.kvstore.owners.traffic import Traffic
 from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.sums.grid import NO_BLOCKS, Grid, write_maxima
 from mxtrain.optim.sums.part_totals import PartTotals
@@ -21,6 +20,7 @@ from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, NDArrays, Parameter
 from mxtrain.train.held.held_net import Segment
 from mxtrain.train.held.segment_weights import Buffers
+from mxtrain.train.held.trainer import HeldTrainer
 
 
 class TrainedParameters:
@@ -71,9 +71,9 @@ class StepGradients:
 class PushedGradients(StepGradients):
     """Gradients whose sums go to their owners, exact ones on a `grid`; without one a single micro-batch's."""
 
-    def __init__(self, trained: TrainedParameters, traffic: Traffic, grid: Grid | None, has_others: bool):
+    def __init__(self, trained: TrainedParameters, trainer: HeldTrainer, grid: Grid | None, has_others: bool):
         super().__init__(trained)
-        self._traffic, self._grid, self._has_others = traffic, grid, has_others
+        self._trainer, self._grid, self._has_others = trainer, grid, has_others
         self._buffers = Buffers(np.float32 if grid is None else grid.dtype)
         self._totals: PartTotals | None = None
         self._pushed: set[str] = set()
@@ -118,7 +118,7 @@ class PushedGradients(StepGradients):
 
     def _push(self, sums: Sequence[tuple[Parameter, GradientSum]], kept: Sequence[NDArray] = ()) -> None:
         self._pushed.update(each.name for each, _ in sums)
-        self._traffic.push([(self.trained.indices[each.name], found) for each, found in sums], kept)
+        self._trainer.push([(self.trained.indices[each.name], found) for each, found in sums], kept)
 
 
 class LargestGradients(StepGradients):

@@ -11,7 +11,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from mxtrain.data.fields import Array
-from mxtrain.kvstore.owners.traffic import Traffic, Transfer
+from mxtrain.kvstore.owners.owner import Owners, Pull
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Parameter
 
@@ -23,7 +23,7 @@ Stage = Tuple[int, ...]  # the places of the segments that are computed with at 
 class Coming(NamedTuple):
     """The weights of a stage, on their way into arrays that MXNet will compute with."""
 
-    pull: Transfer
+    pull: Pull
     parameters: Sequence[Parameter]
     arrays: Sequence[Array]
 
@@ -34,13 +34,13 @@ class Coming(NamedTuple):
 
 
 class SegmentWeights:
-    """Weights that owners lend, over `traffic`, of segments with these parameters.
+    """Weights that `owners` lend, of segments with these parameters.
 
     `indices` are the owners' numbers of parameters, by name.
     """
 
-    def __init__(self, traffic: Traffic, segments: Sequence[Sequence[Parameter]], indices: Mapping[str, int]):
-        self._traffic, self._segments, self._indices = traffic, segments, indices
+    def __init__(self, owners: Owners, segments: Sequence[Sequence[Parameter]], indices: Mapping[str, int]):
+        self._owners, self._segments, self._indices = owners, segments, indices
         self._buffers = Buffers()
 
     def through(self, stages: Sequence[Stage]) -> Iterator[tuple[Stage, dict[str, NDArray]]]:
@@ -61,7 +61,7 @@ class SegmentWeights:
         parameters = [each for place in stage for each in self._segments[place]]
         arrays = [self._buffers.take(math.prod(each.shape)) for each in parameters]
         indices = [self._indices[each.name] for each in parameters]
-        return Coming(self._traffic.pull(indices, arrays), parameters, arrays)
+        return Coming(self._owners.pull(indices, arrays), parameters, arrays)
 
 
 class Buffers:

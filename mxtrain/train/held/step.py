@@ -44,7 +44,7 @@ def held_step(
             _learn(context, trained, running, micro_batches, scale.scale)
 
     # Forward and backward: all micro-batches through one segment after the other
-    gradients = PushedGradients(trained, trainer.traffic, context.grid, context.step_group.world_size > 1)
+    gradients = PushedGradients(trained, trainer, context.grid, context.step_group.world_size > 1)
     computed = _pass(context, gradients, running, micro_batches, scale.scale)
     gradients.push_others()
 

@@ -1,36 +1,27 @@
-"""The trainer of a net that holds none of its weights: what it updates is with their owners.
+"""The trainer of a net that holds none of its weights: they are with their owners.
 
 What checkpoints keep of these is read and written by `stored.py`.
 """
 
 from __future__ import annotations
 
-import math
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Sequence
 
-import numpy as np
-
-from mxtrain.cluster.worker_group import WorkerGroup, sum_arrays
+from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core.params_file import NamedArrays
-from mxtrain.data.fields import Array
-from mxtrain.kvstore.owners.owner import Owners, StepSums
-from mxtrain.kvstore.owners.traffic import Traffic
-from mxtrain.optim.sums.grid import Grid
-from mxtrain.optim.update import Update
-from mxtrain.runtime import mx
+from mxtrain.kvstore.owners.owner import GradientSum, Owners
+from mxtrain.kvstore.owners_trainer import TrainerOfOwners
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 from mxtrain.train.held import stored
 
 
-class HeldTrainer:
-    """The `owners` of these parameters as a `StepTrainer`; a step gives them its gradients itself, over `traffic`.
+class HeldTrainer(TrainerOfOwners):
+    """The trainer of these parameters; a step gives their gradients to `push`, segment by segment.
 
-    Of all parameters those that are in `held` are here, others are not.
+    Of all parameters those that are in `held` are here, others are with their `owners` alone.
     """
-
-    is_remote = True
-    staleness: int | None = None  # all workers wait for each other, so no gradient is of older weights
 
     def __init__(
         self,
@@ -38,54 +29,49 @@ class HeldTrainer:
         held: Sequence[Parameter],
         optimizer: Optimizer,
         owners: Owners,
-        traffic: Traffic,
         group: WorkerGroup,
     ):
-        self.parameters, self.held, self.optimizer = list(parameters), list(held), optimizer
-        self.owners, self.traffic, self._group = owners, traffic, group
-        self._sums: StepSums | None = None
+        super().__init__(parameters, owners, group)
+        self.held, self.optimizer = list(held), optimizer
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix="gradients")
+        self._sent: Future[None] | None = None
+
+    def push(self, sums: Sequence[tuple[int, GradientSum]], kept: Sequence[Any] = ()) -> None:
+        """Start to push sums of parameters, by index, once those before are on their way: two segments' are here.
+
+        `kept` is whose memory they are in.
+        """
+        self._wait()
+        self._sent = self._sender.submit(self._push, sums, kept)
+
+    def _push(self, sums: Sequence[tuple[int, GradientSum]], kept: Sequence[Any]) -> None:
+        for index, gradient in sums:
+            self.owners.push(index, gradient)
+
+    def _wait(self) -> None:
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            sent.result()
 
     def start_reduce(self) -> None:
-        """Do nothing: gradients are pushed segment by segment."""
+        """Do nothing: gradients are pushed as they come."""
 
     def finish_reduce(self, statistics: Sequence[NDArray] = ()) -> None:
         """Wait until all gradients are pushed, and sum `statistics` over the workers."""
-        self.traffic.finish_pushes()
-        if statistics and self._group.world_size > 1:
-            totals = sum_arrays(self._group, [each.asnumpy() for each in statistics])
-            for array, total in zip(statistics, totals):
-                array[:] = mx.nd.array(total)
-        self._sums = self.owners.finish()
+        self._wait()
+        super().finish_reduce(statistics)
 
-    def reduce_again(self, is_wide: Array, grid: Grid) -> None:
-        """Do nothing: wide blocks were pushed with all their digits."""
-
-    def gradient_norm(self, gradients: Sequence[NDArray] = ()) -> float:
-        """Return the norm of the sums, whoever has `gradients`."""
-        assert self._sums is not None, "called before finish_reduce"
-        return math.sqrt(self._sums.squares.sum(dtype=np.float64))
-
-    def block_maxima(self) -> Array:
-        assert self._sums is not None, "called before finish_reduce"
-        return self._sums.maxima
-
-    def apply(self, update: Update) -> None:
-        self.owners.apply(update)
-
-    def skip_update(self) -> None:
-        self.owners.drop()
-
-    def synchronize(self) -> None:
-        """Do nothing: there is one copy of the weights."""
-
-    def drop_residuals(self) -> None:
-        """Do nothing: gradients are not compressed."""
+    def show_sums(self) -> bool:
+        """Return False: no gradient arrays are here."""
+        return False
 
     def optimizer_state(self) -> tuple[NamedArrays, dict[str, int]]:
         counts = dict(self.owners.update_counts())
         return stored.states(self.owners, self.optimizer, self.parameters, counts), counts
 
     def load_optimizer_state(self, path: str, counts: dict[str, int]) -> None:
+        """Give the owners the arrays of a checkpoint, beside its weights, and the counts. A collective."""
         if self._group.rank == 0:
             stored.give_states(self.owners, Path(path), list(map(int, counts)))
         self.owners.set_update_counts(counts)
+        self._group.sum(0)  # until all are there

@@ -31,7 +31,7 @@ def measured(context: TrainContext, factor: float) -> Iterator[dict[str, Any]]:
     metrics: dict[str, Any] = {}
     clock, is_remote = context.clock, context.trainer.is_remote
     is_writing = context.group.is_writer or context.group.rank == 0
-    if not (clock.is_sampling and is_writing) or (is_remote and not context.is_async):
+    if not (clock.is_sampling and is_writing and context.trainer.show_sums()):
         yield metrics
         clock.lap("synchronize" if is_remote else "update")
         return

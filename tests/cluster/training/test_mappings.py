@@ -1,6 +1,7 @@
 """The matrix of mappings: a run's records and its last checkpoint are those of one device to the bit, whoever computes.
 
-A job of its own for each row of `MATRIX`, through servers and, of several workers, among themselves. Rows are chosen so
+A job of its own for each row of `MATRIX`, through servers, of several workers among themselves, and with servers that
+move the weights. Rows are chosen so
 that each value meets each value of every other column.
 Steps of another kind, such as one that grows 2**20 times, are `test_rare_steps.py`'s; many cuts on devices alone
 `tests/engine/train/test_mapping.py`'s.
@@ -61,6 +62,7 @@ ROWS = [dict(zip(COLUMNS, line.split())) for line in MATRIX.strip().splitlines()
 FAST = (6, 7, 13)
 WITH_PEERS = [number for number, row in enumerate(ROWS) if row["workers"] != "1"]
 FAST_WITH_PEERS = 4
+FAST_WITH_OWNERS = 11
 # Kernels that other machines have, and another number of threads: variables, flags, and rows that float32 computes.
 KERNELS = {
     "AVX2": ({"DNNL_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}, ""),
@@ -108,6 +110,14 @@ def test_workers_that_sum_among_themselves_are_one_device_to_the_bit(
     assert not [*(tmp_path / "job" / "logs").glob("server*")]
 
 
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("row", parameters(range(len(ROWS)), [FAST_WITH_OWNERS]))
+def test_weights_that_servers_move_are_those_of_one_device_to_the_bit(
+    row: dict[str, str], shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    compare(row, shapes, tmp_path, command, "--threads 1", "--update servers")
+
+
 @pytest.mark.slow  # the rows above have this machine's best kernels
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kernels", KERNELS)
@@ -131,7 +141,9 @@ def test_the_same_with_kernels_of_other_machines(
         assert used == {"onednn": kernels, "openblas": variables["OPENBLAS_CORETYPE"]}
 
 
-def compare(row: dict[str, str], shapes: Path, folder: Path, command: Command, more: str) -> None:
+def compare(
+    row: dict[str, str], shapes: Path, folder: Path, command: Command, more: str, of_store: str = ""
+) -> None:
     """Run a row as it is, with 0 servers over allreduce, and in one process with one device."""
     recipe = [*FLAGS.split(), *more.split()]
     for column, values in COLUMNS.items():
@@ -140,7 +152,7 @@ def compare(row: dict[str, str], shapes: Path, folder: Path, command: Command, m
     columns = (*(STORE if row["servers"] != "0" else ("workers",)), "devices")
     store = "dist_sync" if "servers" in columns else "allreduce"
     mapping = " ".join(COLUMNS[column][row[column]] for column in columns)
-    job = ["--kvstore", store, "--start-timeout", "60", *mapping.split()]
+    job = ["--kvstore", store, "--start-timeout", "60", *mapping.split(), *of_store.split()]
     for out, flags in (("alone", []), ("job", job)):
         data = ["--train", shapes / "train.rec", "--val", shapes / "val.rec", "--out", folder / out]
         done = command("mxtrain.fit", *data, *recipe, *flags)

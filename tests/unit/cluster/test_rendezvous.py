@@ -136,6 +136,32 @@ def test_with_servers_there_are_no_peers() -> None:
     assert [each.peers for each in assign_ranks(infos, 1, -1)] == [()] * 4
 
 
+OWNED = {"kvstore": "dist_sync", "update": "servers"}
+
+
+def test_servers_that_own_weights_are_known_to_all_by_index() -> None:
+    infos = [
+        node_info("worker-1", config=OWNED, threads=3),
+        node_info("server-1"),
+        node_info("scheduler"),
+        node_info("server-0"),
+        node_info("worker-0", config=OWNED, threads=3),
+    ]
+    assignments = assign_ranks(infos, 1, -1)
+    (owners,) = {each.owners for each in assignments}
+    assert owners == (assignments[3].socket_number, assignments[1].socket_number)
+    assert len({each.socket_number for each in assignments}) == 5 and min(owners) > 65535, "no port"
+    assert {(each.has_ps_lite, each.threads) for each in assignments} == {(False, 3)}, (
+        "threads of the workers"
+    )
+
+
+@pytest.mark.parametrize("flags", [{**OWNED, "kvstore": "dist_async"}, {**OWNED, "update": "workers"}, {}])
+def test_other_servers_are_those_of_ps_lite(flags: dict[str, str]) -> None:
+    infos = [*SERVERS, node_info("worker-0", config=flags), node_info("worker-1", config=flags)]
+    assert {(each.has_ps_lite, each.owners) for each in assign_ranks(infos, 1, -1)} == {(True, ())}
+
+
 def test_over_hosts_peers_have_the_numbers_that_gateways_carry() -> None:
     infos = [
         node_info("scheduler", gateway=("10.0.0.1", 9091)),

@@ -37,7 +37,7 @@ def job(rng: random.Random) -> list[NodeInfo]:
 @pytest.mark.parametrize("seed", range(50))
 def test_each_host_has_one_gateway_that_knows_all_others(seed: int) -> None:
     infos = job(random.Random(seed))
-    plans = routes.plan(infos)
+    plans = routes.plan(infos, has_ps_lite=True)
     numbers = [plan.number for plan in plans]
     assert len(set(numbers)) == len(infos) and all(number in routes.NUMBERS for number in numbers)
     assert {plan.scheduler_number for plan in plans} == {
@@ -60,14 +60,14 @@ def test_each_host_has_one_gateway_that_knows_all_others(seed: int) -> None:
 def test_containers_of_one_host_are_hosts_of_their_own() -> None:
     infos = [process("scheduler", 0, PORT), process("server-0", 0, 40000), process("worker-0", 0, 40001)]
     apart = [*infos[:2], NodeInfo(**{**vars(infos[2]), "socket_namespace": "0 1 3"})]
-    assert [bool(plan.here) for plan in routes.plan(infos)] == [True, False, False]
-    assert [bool(plan.here) for plan in routes.plan(apart)] == [True, False, True]
+    assert [bool(plan.here) for plan in routes.plan(infos, has_ps_lite=True)] == [True, False, False]
+    assert [bool(plan.here) for plan in routes.plan(apart, has_ps_lite=True)] == [True, False, True]
 
 
 def test_a_job_on_one_host_has_no_gateways() -> None:
     infos = [process("scheduler", 0, PORT), process("server-0", 0, 40000), process("worker-0", 0, 40001)]
     inside = [NodeInfo(**{**vars(info), "gateway": ()}) for info in infos]
-    assert {plan.number for plan in routes.plan(inside)} == {0}
+    assert {plan.number for plan in routes.plan(inside, has_ps_lite=True)} == {0}
     assert [each.ps_port for each in assign_ranks(inside, 4711, -1)] == [4711] * 3
     with_gateways = assign_ranks(infos, 0, -1)
     assert {each.ps_port for each in with_gateways} == {with_gateways[0].socket_number}

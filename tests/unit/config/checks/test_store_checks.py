@@ -79,3 +79,49 @@ def test_rows_of_a_table_need_servers_to_travel_to() -> None:
     with pytest.raises(UsageError, match="weight has row-sparse gradients; with --kvstore allreduce"):
         check_tables(run(kvstore="allreduce"), ["weight"])
     check_tables(run(kvstore="dist_sync"), [])
+
+
+OWNED = {"kvstore": "dist_sync", "update": "servers"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        *(
+            (
+                {"kvstore": store},
+                f"--update servers: --kvstore {store} has no servers; give --kvstore dist_sync",
+            )
+            for store in ("local", "device", "allreduce")
+        ),
+        (
+            {"optimizer": "mxtrain.core.errors:nearest"},
+            "--optimizer mxtrain.core.errors:nearest .* known one",
+        ),
+        ({"compress": "2bit"}, "--compress 2bit with --update servers: .* leave it out"),
+        ({"prune": 0.5, "prune_by": "weight"}, "--prune 0.5 --prune-by weight with --update servers: .*"),
+    ],
+)
+def test_what_owners_cannot_do(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_store(run(**{**OWNED, **flags}))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"kvstore": "dist_async"},
+        {"optimizer": "lamb", "ema": 0.9, "clip_norm": 1.0, "clip_value": 1.0, "loss_scale": "dynamic"},
+        {"prune": 0.5, "prune_by": "channel"},
+        {"average": 2},
+    ],
+)
+def test_what_owners_can_do(flags: dict[str, Any]) -> None:
+    check_store(run(**{**OWNED, **flags}))
+
+
+def test_rows_of_tables_do_not_go_to_owners() -> None:
+    with pytest.raises(
+        UsageError, match=r"--update servers with a row-sparse table in the net: .* leave --update out"
+    ):
+        check_tables(run(**OWNED), [])
