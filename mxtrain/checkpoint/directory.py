@@ -21,7 +21,7 @@ from mxtrain.cluster.worker_group import SINGLE_WORKER
 from mxtrain.core import formats
 from mxtrain.core.durable import cannot_write_run, fsync, writing
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.core.params_file import Arrays, Chunk, encoded
+from mxtrain.core.params_file import Chunk, NamedArrays, encoded
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +52,13 @@ class Checkpoint(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """A checkpoint in host memory: files of named arrays, and the values for state.json."""
+    """A checkpoint in host memory: files of named arrays, and the values for state.json.
+
+    Arrays may also be elsewhere, and be asked for one after the other when they are written.
+    """
 
     step: int
-    files: dict[str, Arrays]
+    files: Mapping[str, NamedArrays]
     state: dict[str, Any]
 
 

@@ -16,7 +16,7 @@ from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import batch_plan, exact_sums
 from mxtrain.config.checks import store_checks
-from mxtrain.config.components import augmentations
+from mxtrain.config.components import augmentations, choices
 from mxtrain.config.components import schedules as schedule_names
 from mxtrain.config.components.stores import is_async
 from mxtrain.core.errors import UsageError
@@ -172,6 +172,8 @@ def _refuse_another_curve(run: config.Run, identity: InputIdentity, checkpoint: 
     by_now = {"sums": _sums_of(checkpoint), "augment": _augment_of(checkpoint)}
     saved = {**config.to_flat(config.Run()), **state["config"], **by_now}
     now = config.to_flat(run)
+    for flags in (saved, now):  # a net that is held in layers is computed as --remat does it
+        flags["remat"] = flags["remat"] or flags["hold"] == choices.HOLD_LAYERS
     free = FREE
     if identity.is_another_stream(
         before_inputs

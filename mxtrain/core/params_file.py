@@ -6,13 +6,16 @@ file, and its bytes could be checked only by reading them back.
 
 from __future__ import annotations
 
+import math
 import struct
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Union
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, NamedTuple, Sequence, Union
 
 if TYPE_CHECKING:  # --help of commands on trained nets comes by here, and numpy takes a third of its time
     import numpy as np
 
 Arrays = Dict[str, "np.ndarray[Any, Any]"]
+NamedArrays = Mapping[str, "np.ndarray[Any, Any]"]  # perhaps made as they are asked for
 Chunk = Union[bytes, memoryview]
 
 FILE_MAGIC, ARRAY_MAGIC = 0x112, 0xF993FAC9
@@ -25,8 +28,8 @@ TYPE_NUMBERS = {
 }
 
 
-def encoded(arrays: Arrays) -> Iterator[Chunk]:
-    """Yield the file in pieces; arrays are not copied."""
+def encoded(arrays: NamedArrays) -> Iterator[Chunk]:
+    """Yield the file in pieces; arrays are not copied, and each is asked for when its turn comes."""
     import numpy as np
 
     yield struct.pack("<QQQ", FILE_MAGIC, 0, len(arrays))
@@ -38,3 +41,77 @@ def encoded(arrays: Arrays) -> Iterator[Chunk]:
     yield struct.pack("<Q", len(arrays))
     for name in arrays:
         yield struct.pack("<Q", len(name.encode())) + name.encode()
+
+
+class ArraysOneByOne(NamedArrays):
+    """Named arrays that are made when they are asked for, so that there is never more than one."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], np.ndarray[Any, Any]]]):
+        self._makers = makers
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        return self._makers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+class Place(NamedTuple):
+    """The place of an array in a file."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def opened(path: Path) -> ArraysOneByOne:
+    """Return the arrays of a file that `encoded` has made; ValueError for another one."""
+
+    def reader(place: Place) -> Callable[[], np.ndarray[Any, Any]]:
+        return lambda: _array_at(path, place)
+
+    return ArraysOneByOne({name: reader(place) for name, place in places_in(path).items()})
+
+
+def places_in(path: Path) -> dict[str, Place]:
+    """Return where in a file its arrays are, by their names; ValueError where that is no file of dense arrays."""
+    with path.open("rb") as file:
+        magic, _, count = _read(file, "<QQQ")
+        if magic != FILE_MAGIC:
+            raise ValueError(f"{path}: not a file of MXNet's arrays")
+        places = [_place_of_next(file, path) for _ in range(count)]
+        _read(file, "<Q")
+        names = [file.read(*_read(file, "<Q")).decode() for _ in range(count)]
+    return dict(zip(names, places))
+
+
+def _place_of_next(file: IO[bytes], path: Path) -> Place:
+    magic, kind, num_axes = _read(file, "<Iii")
+    if magic != ARRAY_MAGIC or kind != DENSE:
+        raise ValueError(f"{path}: holds an array that is not dense")
+    shape = _read(file, f"<{num_axes}q")
+    *_, type_number = _read(file, "<iii")
+    dtype = next(name for name, number in TYPE_NUMBERS.items() if number == type_number)
+    place = Place(file.tell(), tuple(shape), dtype)
+    file.seek(_num_bytes(place), 1)
+    return place
+
+
+def _num_bytes(place: Place) -> int:
+    import numpy as np
+
+    return math.prod(place.shape) * np.dtype(place.dtype).itemsize
+
+
+def _array_at(path: Path, place: Place) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    found = np.fromfile(path, place.dtype, math.prod(place.shape), offset=place.offset)
+    return found.reshape(place.shape)
+
+
+def _read(file: IO[bytes], layout: str) -> Sequence[int]:
+    return struct.unpack(layout, file.read(struct.calcsize(layout)))

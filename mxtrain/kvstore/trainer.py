@@ -10,7 +10,7 @@ from typing import Protocol, Sequence
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config.components import stores
-from mxtrain.core.params_file import Arrays
+from mxtrain.core.params_file import NamedArrays
 from mxtrain.data.fields import Array
 from mxtrain.kvstore import local_trainer
 from mxtrain.kvstore.owners.owner import Owners
@@ -90,7 +90,7 @@ class StepTrainer(Protocol):
         """Drop what gradient compression has held back for later steps, because no checkpoint holds it."""
         ...
 
-    def optimizer_state(self) -> tuple[Arrays, dict[str, int]]:
+    def optimizer_state(self) -> tuple[NamedArrays, dict[str, int]]:
         """Return the optimizer's arrays, and how often each parameter has been updated, as of `synchronize`."""
         ...
 

@@ -24,7 +24,6 @@ from mxtrain.runtime.types import Block, Device, NDArray, Parameter, ParameterDi
 
 LARGEST_SEED = 2**31 - 1
 RANDOM = re.compile("Dropout|random|sample|shuffle|rrelu", re.IGNORECASE)
-DEFAULT: Mapping[str, int] = {}  # MXNet's own way to queue operators
 M_MMAP_THRESHOLD, HALF_A_MEGABYTE = -3, 1 << 19  # mallopt's
 
 
@@ -35,23 +34,27 @@ class SegmentInput(NamedTuple):
     seed: int | None
 
 
-class RecomputedNet(mx.gluon.Block):
-    """A net computed in segments. Its parameters have the same names as the net's."""
+class Cut(NamedTuple):
+    """A net's graph in segments."""
 
-    def __init__(self, net: Block, graphs: Sequence[Graph], data: str, queueing: Mapping[str, int] = DEFAULT):
+    flag: str  # that asks for them
+    graphs: Sequence[Graph]
+    data: str  # the name of the net's input
+    whole: Any  # the inputs and the output of the graph that was cut
+    queueing: Mapping[str, int]  # how MXNet queues the net's operators, if that is not as by default
+    num_bytes: int = 0  # about what is computed at a time; 0 where that is not known
+
+
+class SegmentedNet(mx.gluon.Block):
+    """A net that is computed in segments. Its parameters have the same names as the net's."""
+
+    def __init__(self, net: Block, cut: Cut):
         super().__init__(prefix="")
         self.net = net
-        parameters = net.collect_params()
-        self._segments = [_segment(graph, parameters, data, queueing) for graph in graphs]
-        self._takes_data = [data in _names(graph) for graph in graphs]  # besides what is handed on
-        self._is_random = [_is_random(graph) for graph in graphs]
-        moving = running_statistics(net)
-        self._running = [[each for each in moving if each.name in names] for names in map(_names, graphs)]
-        self._first = _first_trained(graphs, parameters)
-        self.whole_graph: Any = None  # the inputs and the output of the graph that was cut
-        self.num_bytes = 0  # about what it computes at a time; 0 where that is not known
-        self._is_plain = False
-        self._pending: dict[Any, list[SegmentInput]] = {}
+        self.flag, self.whole_graph, self.num_bytes = cut.flag, cut.whole, cut.num_bytes
+        self.takes_data = [cut.data in names(graph) for graph in cut.graphs]  # besides what is handed on
+        self.is_random = [_is_random(graph) for graph in cut.graphs]
+        self.first_trained = _first_trained(cut.graphs, net.collect_params())
 
     def collect_params(self, select: str | None = None) -> ParameterDict:
         return self.net.collect_params(select)
@@ -59,6 +62,19 @@ class RecomputedNet(mx.gluon.Block):
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         named: dict[str, Any] = self.net._collect_params_with_prefix(prefix)
         return named
+
+
+class RecomputedNet(SegmentedNet):
+    """A net whose segments are computed again in the backward pass."""
+
+    def __init__(self, net: Block, cut: Cut):
+        super().__init__(net, cut)
+        parameters = net.collect_params()
+        self._segments = [_segment(graph, parameters, cut.data, cut.queueing) for graph in cut.graphs]
+        moving = running_statistics(net)
+        self._running = [[each for each in moving if each.name in known] for known in map(names, cut.graphs)]
+        self._is_plain = False
+        self._pending: dict[Any, list[SegmentInput]] = {}
 
     def hybridize(self, active: bool = True, **_: Any) -> None:
         """Compute in segments if active; otherwise by the plain net, whose layers a diagnosis can then observe."""
@@ -75,10 +91,10 @@ class RecomputedNet(mx.gluon.Block):
             )
         kept, passed = [], data
         with mx.autograd.pause(train_mode=True):
-            for place, (draws, running) in enumerate(zip(self._is_random[:-1], self._running)):
-                seed = _draw_seed(data.context) if draws else None
+            for place, (draws, running) in enumerate(zip(self.is_random[:-1], self._running)):
+                seed = draw_seed(data.context) if draws else None
                 kept.append(SegmentInput(passed, seed))
-                _seed(seed, data.context)
+                set_seed(seed, data.context)
                 # On a GPU a BatchNorm moves its running statistics here, on a CPU in the backward pass. They are
                 # restored, so that both move them once, in the second computation.
                 before = [parameter.data(data.context).copy() for parameter in running]
@@ -93,7 +109,7 @@ class RecomputedNet(mx.gluon.Block):
 
     def _computed(self, place: int, passed: NDArray, data: NDArray) -> NDArray:
         """Return what a segment makes of what the one before it has `passed`; `data` is the net's input."""
-        return self._segments[place](passed, *([data] if self._takes_data[place] else []))
+        return self._segments[place](passed, *([data] if self.takes_data[place] else []))
 
     def finish_backward(self, context: Device) -> None:
         """Continue `backward`, which has gone through the loss and the last segment, through the other segments."""
@@ -101,13 +117,13 @@ class RecomputedNet(mx.gluon.Block):
         gradient = kept.pop().data.grad
         # Segments before all that trains matter only if the gradient of the pictures is wanted.
         net_input = kept[0].data
-        first = self._first if net_input.grad is None else 0
+        first = self.first_trained if net_input.grad is None else 0
         for place in reversed(range(first, len(self._segments) - 1)):
             mx.nd.waitall()
             data, seed = kept.pop()
             if place > first:
                 data.attach_grad()
-            _seed(seed, context)
+            set_seed(seed, context)
             with mx.autograd.record():
                 output = self._computed(place, data, net_input)
             output.backward(gradient)
@@ -119,29 +135,31 @@ def recompute(net: Block, name: str, picture_shape: tuple[int, ...]) -> Recomput
     """Return the compiled net computed in segments; UsageError, which names the model `name`, if it cannot be cut."""
     if not getattr(net, "_active", False):
         raise UsageError(f"--remat: {name} is no graph, so it cannot be cut; leave it out")
+    found = cut(net, "--remat", name, picture_shape)
+    net.hybridize(active=False)
+    return RecomputedNet(net, found)
+
+
+def cut(net: Block, flag: str, name: str, picture_shape: tuple[int, ...]) -> Cut:
+    """Return the segments of a net whose graph has been made; UsageError, which names the `flag`, if it has none."""
     inputs, output = net._cached_graph
     if len(inputs) > 1:
         raise UsageError(
-            f"--remat: {name} takes {len(inputs)} arrays, and can be cut if it takes one; leave it out"
+            f"{flag}: {name} takes {len(inputs)} arrays, and can be cut if it takes one; leave it out"
         )
     (data,) = inputs
     # What the graph computes, and in which types, was chosen for the whole net; its segments compute the same.
     graph, shapes = graph_rewrites.nodes_and_shapes(output, {data.name: picture_shape})
     graphs = segments.split(graph, shapes, data.name)
     if len(graphs) == 1:
-        raise UsageError(f"--remat: no cut through {name} would save memory; leave it out")
-    whole = net._cached_graph
-    # How MXNet queues the net's operators, if that is not as by default.
-    queueing = {flag: value for flag, value in net._flags if flag.endswith("_bulk_size")}
-    net.hybridize(active=False)
+        raise UsageError(f"{flag}: no cut through {name} would save memory; leave it out")
+    queueing = {key: value for key, value in net._flags if key.endswith("_bulk_size")}
     # glibc keeps freed blocks below a threshold that grows up to 32 MB, which would be most of what is saved.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, HALF_A_MEGABYTE)
-    made = RecomputedNet(net, graphs, data.name, queueing)
-    made.whole_graph = whole
-    made.num_bytes = segments.lowest_peak(graph, shapes, data.name)
-    return made
+    num_bytes = segments.lowest_peak(graph, shapes, data.name)
+    return Cut(flag, graphs, data.name, net._cached_graph, queueing, num_bytes)
 
 
 def finish_backward(net: Block, context: Device) -> None:
@@ -151,20 +169,20 @@ def finish_backward(net: Block, context: Device) -> None:
 
 
 def unwrapped(net: Block) -> Block:
-    """Return the net itself, whether or not it is recomputed."""
-    return net.net if isinstance(net, RecomputedNet) else net
+    """Return the net itself, whether or not it is computed in segments."""
+    return net.net if isinstance(net, SegmentedNet) else net
 
 
 def graph_of(net: Block) -> tuple[Sequence[Symbol], Symbol] | None:
     """Return the inputs and the output of a compiled net's whole graph; None of a net that is no graph."""
-    found = net.whole_graph if isinstance(net, RecomputedNet) else getattr(net, "_cached_graph", None)
+    found = net.whole_graph if isinstance(net, SegmentedNet) else getattr(net, "_cached_graph", None)
     return found or None
 
 
 def _segment(graph: Graph, parameters: ParameterDict, data: str, queueing: Mapping[str, int]) -> Block:
     """Return the segment as a block of what is handed on and, where it needs that, of the net's input `data`."""
     output = mx.sym.load_json(json.dumps(graph))
-    inputs = [mx.sym.var(name) for name in (segments.HANDED_ON, data) if name in _names(graph)]
+    inputs = [mx.sym.var(name) for name in (segments.HANDED_ON, data) if name in names(graph)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MXNet's, that it does not know the input's type before there is one
         segment = mx.gluon.SymbolBlock(output, inputs, parameters)
@@ -173,14 +191,15 @@ def _segment(graph: Graph, parameters: ParameterDict, data: str, queueing: Mappi
     return segment
 
 
-def _names(graph: Graph) -> set[str]:
+def names(graph: Graph) -> set[str]:
+    """Return the names of a graph's nodes."""
     return {node["name"] for node in graph["nodes"]}
 
 
 def _first_trained(graphs: Sequence[Graph], parameters: ParameterDict) -> int:
     """Return the position of the first segment that has a parameter which trains."""
     trained = {name for name, parameter in parameters.items() if parameter.grad_req != "null"}
-    return next(place for place, graph in enumerate(graphs) if trained & _names(graph))
+    return next(place for place, graph in enumerate(graphs) if trained & names(graph))
 
 
 def _is_random(graph: Graph) -> bool:
@@ -188,11 +207,12 @@ def _is_random(graph: Graph) -> bool:
     return any(RANDOM.search(node["op"] + str(node.get("attrs"))) for node in graph["nodes"])
 
 
-def _draw_seed(context: Device) -> int:
+def draw_seed(context: Device) -> int:
     """Draw a seed from the stream that the step has seeded, as MXNet cannot return to a position in a stream."""
     return int(mx.nd.random.randint(0, LARGEST_SEED, shape=(1,), ctx=context).asscalar())
 
 
-def _seed(seed: int | None, context: Device) -> None:
+def set_seed(seed: int | None, context: Device) -> None:
+    """Continue with the random numbers of this seed, if there is one."""
     if seed is not None:
         mx.random.seed(seed, ctx=context)

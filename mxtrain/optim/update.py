@@ -1,4 +1,4 @@
-"""The update of a step: the numbers that become of its sums of gradients, whoever holds these, and their use."""
+"""The use of a step's sums of gradients, whoever holds them, and the numbers for it that a step decides on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mxtrain.runtime.types import NDArray
 
 
 class Update(NamedTuple):
-    """Numbers of an update: gradients are multiplied by `unscale`, clipped, then applied."""
+    """The way in which weights move: gradients are multiplied by `unscale`, clipped, then applied."""
 
     rate: float
     factor: float  # the optimizer's `rescale_grad`

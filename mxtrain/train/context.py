@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NO_COMPANIONS: Mapping[str, Companion] = {}
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainContext:
@@ -116,9 +118,8 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     built = build_net.build_to_train(task, devices, widths)
     net = built.net
     companions = _companions(job, net)
-    trained = _trained_parameters(run, net)
+    trained = parameters_of(run, net)
     optimizer = optimizers.build(optim, task.objects)
-    extra_optimizer_state = ExtraOptimizerState(optimizer)
     grid = _grid(job, trained)
     trainer = open_trainer(
         trained,
@@ -129,9 +130,23 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         group,
         running_statistics.num_rows(job.plan.batch.num_micro_batches),
         stores.rounds_gradients(optim.compress),
-        None if is_trial else _owners(job, trained),
+        None if is_trial else owners_of(job, trained),
         grid,
     )
+    return assembled(job, built, devices, trainer, optimizer, grid, companions)
+
+
+def assembled(
+    job: TrainingJob,
+    built: BuiltNet,
+    devices: Sequence[Device],
+    trainer: StepTrainer,
+    optimizer: Optimizer,
+    grid: Grid | None,
+    companions: Mapping[str, Companion] = NO_COMPANIONS,
+) -> TrainContext:
+    """Return the context of these parts, with what follows from the job."""
+    run, task, group = job.run, job.task, job.group
     return TrainContext(
         job=job,
         built=built,
@@ -141,11 +156,11 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         metrics=metric_selection.of_task(task),
         trainer=trainer,
         optimizer=optimizer,
-        extra_optimizer_state=extra_optimizer_state,
+        extra_optimizer_state=ExtraOptimizerState(optimizer),
         devices=devices,
         grid=grid,
         companions=companions,
-        needs_input_grad=running_statistics.need_input_grad(net),
+        needs_input_grad=running_statistics.need_input_grad(built.net),
         sample_counter=running_statistics.SampleCounter(),
         step_group=step_group(group, run.layout.kvstore),
         clock=StageClock(job.began, run.output.sample_steps),
@@ -153,7 +168,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     )
 
 
-def _owners(job: TrainingJob, parameters: Sequence[Parameter]) -> Owners | None:
+def owners_of(job: TrainingJob, parameters: Sequence[Parameter]) -> Owners | None:
     """Return the servers that own these parameters, connected; None where workers hold them."""
     if not job.group.owners:
         return None
@@ -172,7 +187,7 @@ def _companions(job: TrainingJob, net: Block) -> dict[str, Companion]:
     }
 
 
-def _trained_parameters(run: Run, net: Block) -> list[Parameter]:
+def parameters_of(run: Run, net: Block) -> list[Parameter]:
     """Return the net's parameters, each with its own decay and rate; refuse tables that the store cannot sum."""
     trained = list(weights.named_parameters(net).values())
     if not run.optim.decay_all:
@@ -186,7 +201,7 @@ def _trained_parameters(run: Run, net: Block) -> list[Parameter]:
 
 def _grid(job: TrainingJob, parameters: Sequence[Parameter]) -> Grid | None:
     """Return a grid for the sums of gradients; None where a step has none, or adds as they come and says so."""
-    run, num_micro_batches = job.run, job.plan.batch.num_micro_batches
+    run = job.run
     if not exact_sums.has_sums(run):
         return None
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
@@ -198,5 +213,12 @@ def _grid(job: TrainingJob, parameters: Sequence[Parameter]) -> Grid | None:
     if reason is not None:
         logger.info("%s", exact_sums.warning(run, reason))
         return None
+    return new_grid(job, trained)
+
+
+def new_grid(job: TrainingJob, trained: Sequence[Parameter], has_totals: bool = True) -> Grid:
+    """Return a grid for the sums of the gradients of these parameters, over a step's micro-batches."""
+    num_micro_batches = job.plan.batch.num_micro_batches
     is_single = len(job.plan.batch.positions(num_micro_batches, job.group.rank)) <= 1
-    return Grid([math.prod(each.shape) for each in trained], num_micro_batches, is_single)
+    sizes = [math.prod(each.shape) for each in trained]
+    return Grid(sizes, num_micro_batches, is_single, has_totals)

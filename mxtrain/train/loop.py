@@ -20,14 +20,15 @@ from mxtrain.report.sinks.sink import Logged, Shown
 from mxtrain.report.sinks.writers import Report, open_sinks
 from mxtrain.tasks.metrics import metric_selection
 from mxtrain.train import nonfinite_errors, signals
-from mxtrain.train.context import TrainContext, build_context
+from mxtrain.train.context import TrainContext
 from mxtrain.train.evaluator import Evaluator
+from mxtrain.train.held import choice
 from mxtrain.train.input_pipeline import InputPipeline, open_pipeline
 from mxtrain.train.job import TrainingJob
 from mxtrain.train.next_action import Action, Ending, next_action
 from mxtrain.train.observer import NOBODY, RunObserver
 from mxtrain.train.state import TrainState, restore, snapshot, synchronize
-from mxtrain.train.step import StepResult, train_step
+from mxtrain.train.step_end import StepResult
 from mxtrain.train.telemetry import loss_alarm
 from mxtrain.train.telemetry.epoch_metrics import observed
 from mxtrain.train.telemetry.loss_alarm import LossAlarm
@@ -61,7 +62,7 @@ def train(
     """
     length = job.plan.length
     rate_at = schedules.rate_function(job.run.optim, length, job.task.objects)
-    context = build_context(job)
+    context = choice.context_of(job)
     state = restore(context, job.checkpoint)
     if state.step >= length.num_steps:
         logger.info("%s", schedules.nothing_left_message(job.run.optim, length.steps_per_epoch, state.step))
@@ -204,6 +205,8 @@ def _save(context: TrainContext, state: TrainState, checkpointer: Checkpointer) 
     except Diverged:
         raise nonfinite_errors.spoilt_weights(context, state) from None
     checkpointer.save(state, copied)
+    if choice.is_held(context):  # it is read while it is written, and must not move
+        checkpointer.wait()
 
 
 def _train_step(
@@ -213,6 +216,7 @@ def _train_step(
     context.clock.start_step(state.step + 1)
     batches = pipeline.batches(state.step)
     context.clock.lap("split")
+    train_step = choice.step_of(context)
     result = train_step(context, batches, pipeline.release, state.step, rate, state.scale)
     for companion in context.companions.values():
         companion.after_step(state.step + 1)

@@ -23,7 +23,10 @@ from mxtrain.models import remat
 from mxtrain.runtime import mx
 from mxtrain.train import evaluation
 from mxtrain.train.context import TrainContext
-from mxtrain.train.nonfinite import (
+from mxtrain.train.held.held_net import HeldNet
+from mxtrain.train.state import TrainState
+from mxtrain.train.step_end import StepResult
+from mxtrain.train.telemetry.nonfinite import (
     BlockOutput,
     NonFiniteOrigin,
     blocks,
@@ -34,8 +37,6 @@ from mxtrain.train.nonfinite import (
     layer_text,
     own_arrays,
 )
-from mxtrain.train.state import TrainState
-from mxtrain.train.step import StepResult
 
 SAMPLES_IN_LINE = 3
 
@@ -54,6 +55,8 @@ def bad_step(
     found goes into the run folder's logs. Of several workers the first that finds something returns; its error ends
     the others.
     """
+    if isinstance(context.net, HeldNet):
+        return _of_held(context, state, f"not finite (loss {result.loss:g})", result.loss)
     origin: NonFiniteOrigin | None = None
     of_step: list[int] = []
     samples: list[int] = []
@@ -75,6 +78,8 @@ def bad_step(
 
 def bad_evaluation(context: TrainContext, val: Records, state: TrainState, loss: float) -> Diverged:
     """Return the error for a run whose validation loss is no number; as `bad_step`, over the samples of `val`."""
+    if isinstance(context.net, HeldNet):
+        return _of_held(context, state, f"the validation loss is {loss}", loss)
     origin: NonFiniteOrigin | None = None
     samples: list[int] = []
     context.net.hybridize(active=False)
@@ -104,6 +109,8 @@ def bad_evaluation(context: TrainContext, val: Records, state: TrainState, loss:
 
 def spoilt_weights(context: TrainContext, state: TrainState) -> Diverged:
     """Return the error for a run whose last update left weights that are not finite, with the first such layer."""
+    if isinstance(context.net, HeldNet):
+        return _of_held(context, state, "weights are not finite, or longer than 1.8e19", None)
     device, named = context.devices[0], list(blocks(remat.unwrapped(context.net), ""))
     lost = [(name, block) for name, block in named if not all(map(is_finite, own_arrays(block, device)))]
     if lost:
@@ -117,6 +124,15 @@ def spoilt_weights(context: TrainContext, state: TrainState) -> Diverged:
     return Diverged(
         f"step {state.step}: weights are {what}, in {layer} ({path}); lower --lr or raise --warmup-epochs, and "
         "give another --out"
+    )
+
+
+def _of_held(context: TrainContext, state: TrainState, what: str, loss: float | None) -> Diverged:
+    """Return the error where no layers are here to look at: all workers know as much."""
+    path = _write(context, state, None, loss)
+    return Diverged(
+        f"step {state.step}: {what} ({path}); where it begins is looked for without --hold layers alone; lower --lr or "
+        "raise --warmup-epochs, and give another --out"
     )
 
 

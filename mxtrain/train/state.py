@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 from mxtrain import config
 from mxtrain.checkpoint import locations, numeric_environment
@@ -25,6 +25,8 @@ from mxtrain.checkpoint.directory import (
 )
 from mxtrain.cluster.worker_group import WorkerGroup, gather
 from mxtrain.core.errors import Diverged, RestartMe, UsageError
+from mxtrain.core.params_file import NamedArrays
+from mxtrain.data.fields import Array
 from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim import early_stop, precision
 from mxtrain.optim.early_stop import Best
@@ -32,9 +34,12 @@ from mxtrain.optim.precision import LossScale
 from mxtrain.optim.sums import grid_units
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
+from mxtrain.train.held import stored
+from mxtrain.train.held.trainer import HeldTrainer
 
 if TYPE_CHECKING:
-    from mxtrain.train.step import StepResult
+    from mxtrain.runtime.types import Parameter
+    from mxtrain.train.step_end import StepResult
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +94,7 @@ def synchronize(context: TrainContext, step: int) -> None:
 def _verify_equal_weights(context: TrainContext, step: int) -> None:
     """Raise RestartMe where the workers' weights differ: the network or a worker's memory is at fault."""
     group, checksum = context.group, 0
-    for array in weights.copy_of(context.net).values():
+    for array in _own_arrays(context):
         checksum = zlib.crc32(array, checksum)  # type: ignore[arg-type]  # numpy 1.26 has no Buffer type
     if group.sum([checksum])[0] != checksum * group.world_size:
         raise RestartMe(
@@ -98,16 +103,27 @@ def _verify_equal_weights(context: TrainContext, step: int) -> None:
         )
 
 
+def _own_arrays(context: TrainContext) -> Iterable[Array]:
+    """Return the arrays of which each worker has a copy."""
+    if isinstance(context.trainer, HeldTrainer):
+        return [each.data().asnumpy() for each in running_statistics.parameters(context.net)]
+    return weights.copy_of(context.net).values()
+
+
 def snapshot(context: TrainContext, state: TrainState) -> Snapshot:
     """Copy all that the next step depends on into host memory: arrays file by file, and values.
 
-    Diverged where a weight is not finite.
+    Arrays that are not held here are asked for when they are written. Diverged where a weight is not finite.
     """
-    run = context.run
-    if not precision.all_finite([parameter.list_data()[0] for parameter in context.trainer.parameters]):
+    run, trainer = context.run, context.trainer
+    if isinstance(trainer, HeldTrainer):
+        is_finite, of_net = stored.are_finite(trainer), stored.weights_of(trainer, context.net)
+    else:
+        is_finite, of_net = _all_finite(trainer.parameters), weights.copy_of(context.net)
+    if not is_finite:
         raise Diverged(f"step {state.step}: weights are not finite; lower --lr, and give another --out")
-    optimizer_arrays, update_counts = context.trainer.optimizer_state()
-    files = {WEIGHTS: weights.copy_of(context.net), OPTIMIZER: optimizer_arrays}
+    optimizer_arrays, update_counts = trainer.optimizer_state()
+    files: dict[str, NamedArrays] = {WEIGHTS: of_net, OPTIMIZER: optimizer_arrays}
     of_companions = {name: companion.arrays() for name, companion in context.companions.items()}
     files.update((name, of_companions[name]) for name in COMPANIONS if of_companions.get(name))
     if context.grid is not None and context.grid.units is not None:
@@ -130,6 +146,10 @@ def snapshot(context: TrainContext, state: TrainState) -> Snapshot:
     return Snapshot(state.step, files, values)
 
 
+def _all_finite(parameters: Sequence[Parameter]) -> bool:
+    return precision.all_finite([parameter.list_data()[0] for parameter in parameters])
+
+
 def restore(context: TrainContext, checkpoint: Checkpoint | None) -> TrainState:
     """Load the checkpoint's arrays into `context` and return its state; the initial state where there is none.
 
@@ -139,7 +159,10 @@ def restore(context: TrainContext, checkpoint: Checkpoint | None) -> TrainState:
         model = context.run.model
         return TrainState(step=0, scale=precision.initial_loss_scale(model.amp, model.loss_scale))
     path, saved = checkpoint[:2]
-    weights.load(context.net, str(path / WEIGHTS))
+    if isinstance(context.trainer, HeldTrainer):
+        stored.load_weights(context.trainer, context.net, path / WEIGHTS, context.group.rank == 0)
+    else:
+        weights.load(context.net, str(path / WEIGHTS))
     context.trainer.load_optimizer_state(str(path / OPTIMIZER), saved["update_counts"])
     context.extra_optimizer_state.restore(saved.get("optimizer_numbers", {}))  # old checkpoints have none
     for name, companion in context.companions.items():

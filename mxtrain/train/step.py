@@ -8,15 +8,13 @@ hits each has a row, added in order.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
-import math
-from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Mapping, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Protocol, Sequence
 
 import numpy as np
 
-from mxtrain.cluster.worker_group import in_order, sum_arrays
+from mxtrain.cluster.worker_group import sum_arrays
 from mxtrain.data.fields import Array
 from mxtrain.data.loading.loader import Batch
 from mxtrain.models import remat
@@ -24,20 +22,16 @@ from mxtrain.models.parameters.running_statistics import StepStatistics
 from mxtrain.optim.precision import LossScale
 from mxtrain.optim.sums.exact_gradients import ExactAccumulator
 from mxtrain.optim.sums.gradients import GradientAccumulator
-from mxtrain.optim.update import Update
 from mxtrain.runtime import mx
+from mxtrain.tasks.task import Outcome
 from mxtrain.train.context import TrainContext
 from mxtrain.train.net import first_pass
 from mxtrain.train.net.to_device import to_device
-from mxtrain.train.telemetry import barriers, layer_metrics
+from mxtrain.train.step_end import Reduced, StepResult, StepRow, finish_step
+from mxtrain.train.telemetry import barriers
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Block, Device, NDArray, Net
-
-# Of a micro-batch: the sum of its losses, its weight, its number of samples, and a sum and a count for each of the
-# task's `step_means`. MXNet may still be computing them.
-StepRow = List[Any]
-NUM_SAMPLES = 2  # the place in it
 
 
 class MicroBatches(Protocol):
@@ -46,21 +40,6 @@ class MicroBatches(Protocol):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Batch]: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class StepResult:
-    """The numbers of a step, over the whole global batch; under dist_async over this worker's part of it."""
-
-    loss: float  # the mean, by weight
-    num_samples: int
-    weight: float
-    gradient_norm: float  # of the mean gradient, before clipping
-    applied: bool
-    scale: LossScale
-    means: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the task's, by name
-    staleness: int | None = None  # under dist_async: updates by others since the weights of these gradients
-    layers: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of a sampled step
 
 
 def train_step(
@@ -104,27 +83,8 @@ def train_step(
     # Reduce over devices and workers
     rows, statistics = _reduce(context, gradients, running, computed)
     context.clock.lap("synchronize")
-    loss, weight, num_samples, *sums = in_order(rows).tolist()
-    if not num_samples:  # dist_async: a short step with nothing for this worker
-        context.trainer.skip_update()
-        return StepResult(0.0, 0, 0.0, 0.0, True, scale, dict.fromkeys(context.task.step_means, 0.0))
-
-    # Update, unless a number is not finite
-    per_weight = 1.0 / weight if weight else math.nan  # without any the step is not applied
-    norm = context.trainer.gradient_norm(first_device) / scale.scale * per_weight
-    applied = all(map(math.isfinite, (norm, loss, weight)))
-    gradients.end_step(applied, context.trainer.block_maxima())
-    with layer_metrics.measured(context, per_weight / scale.scale) as layers:
-        if applied:
-            running.apply(statistics, rows[:, NUM_SAMPLES])
-            _update_weights(context, step, _update(context, rate, norm, per_weight, scale.scale))
-        else:
-            running.restore()
-            context.trainer.skip_update()
-        mx.nd.waitall()
-    mean_loss, after = (loss / weight, scale.updated(applied)) if weight else (math.nan, scale)
-    means, staleness = _means(context, sums), context.trainer.staleness
-    return StepResult(mean_loss, int(num_samples), weight, norm, applied, after, means, staleness, layers)
+    reduced = Reduced(rows, statistics, first_device)
+    return finish_step(context, gradients, running, reduced, step, rate, scale)
 
 
 def step_gradients(context: TrainContext, loss_scale: float) -> GradientAccumulator:
@@ -190,8 +150,13 @@ def forward(
     with mx.autograd.record():
         outcome = context.forward(net, arrays)
         scaled = outcome.losses * scale if scale != 1.0 else outcome.losses
+    return scaled, row_of(context, outcome, len(batch))
+
+
+def row_of(context: TrainContext, outcome: Outcome, num_samples: int) -> StepRow:
+    """Return the row of a micro-batch, of what a forward pass has come to."""
     pairs = [outcome.means[name] for name in context.task.step_means]
-    return scaled, [outcome.losses.sum(), outcome.weight, len(batch), *itertools.chain(*pairs)]
+    return [outcome.losses.sum(), outcome.weight, num_samples, *itertools.chain(*pairs)]
 
 
 def micro_batch_seed(seed: int, step: int, position: int) -> int:
@@ -246,9 +211,7 @@ def _reduce(
     """
     statistics = running.local_rows()
     context.trainer.finish_reduce(statistics)
-    rows = np.zeros((context.job.plan.batch.num_micro_batches, 3 + 2 * len(context.task.step_means)))
-    for position, row in computed.items():
-        rows[position] = [number(value) for value in row]
+    rows = in_numbers(context, computed)
     if not isinstance(gradients, ExactAccumulator):
         return context.step_group.sum(rows), statistics
     is_wide = gradients.wide_blocks()
@@ -258,30 +221,14 @@ def _reduce(
     return rows, statistics
 
 
+def in_numbers(context: TrainContext, computed: Mapping[int, StepRow]) -> Array:
+    """Return the rows of this worker's micro-batches, by their positions, among zeros in the place of others'."""
+    rows = np.zeros((context.job.plan.batch.num_micro_batches, 3 + 2 * len(context.task.step_means)))
+    for position, row in computed.items():
+        rows[position] = [number(value) for value in row]
+    return rows
+
+
 def number(value: Any) -> float:
     """Return a single number, MXNet's once it is computed."""
     return float(value.asscalar() if isinstance(value, mx.nd.NDArray) else value)
-
-
-def _update(context: TrainContext, rate: float, norm: float, per_weight: float, scale: float) -> Update:
-    """Return what becomes of the sums of scaled gradients, whose mean (times `per_weight`) has the length `norm`."""
-    clip_norm, clip_value = context.run.optim.clip_norm, context.run.optim.clip_value
-    shorten = min(1.0, clip_norm / norm) if clip_norm and norm else 1.0
-    return Update(rate, shorten * per_weight, 1.0 / scale, clip_value / per_weight)
-
-
-def _update_weights(context: TrainContext, step: int, update: Update) -> None:
-    """Move the weights, and what follows them; at the end of a run with --average only running statistics move."""
-    companions = context.companions.values()
-    if any(companion.holds_weights(step) for companion in companions):
-        context.trainer.skip_update()
-        return
-    context.trainer.apply(update)
-    for companion in companions:
-        companion.after_update()
-
-
-def _means(context: TrainContext, sums: Sequence[float]) -> dict[str, float]:
-    """Return the task's means of the step, from a sum and a count for each."""
-    pairs = zip(context.task.step_means, sums[::2], sums[1::2])
-    return {name: total / count if count else math.nan for name, total, count in pairs}

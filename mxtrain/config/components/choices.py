@@ -9,6 +9,7 @@ AMP = ("off", "auto", "bf16", "fp16")
 AMP_DEVICES = {"bf16": "cpu", "fp16": "gpu"}  # where MXNet has kernels for these
 LOSS_SCALES = ("auto", "dynamic")
 SUMS = ("exact", "fast")
+HOLD = (HOLD_ALL, HOLD_LAYERS) = ("all", "layers")
 UPDATES = (ON_WORKERS, ON_SERVERS) = ("workers", "servers")
 PRUNED = ("channel", "weight")
 LOADERS = ("auto", "threads", "processes")

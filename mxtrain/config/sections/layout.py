@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mxtrain.config.components.choices import ON_WORKERS
+from mxtrain.config.components.choices import HOLD_ALL, ON_WORKERS
 from mxtrain.config.components.stores import STORES
 from mxtrain.config.sections.flag import flag
 
@@ -19,6 +19,11 @@ class Layout:
         ON_WORKERS,
         "who moves the weights of dist_sync: workers, each all of them | servers, each its share, with the optimizer's "
         "state of these",
+    )
+    hold: str = flag(
+        HOLD_ALL,
+        "what of the net a worker holds: all | layers (those that it computes now, as --remat cuts it; weights and the "
+        "optimizer are with their owners)",
     )
     num_workers: int = flag(1, "worker processes; more than one needs allreduce or a dist_* kvstore")
     num_servers: int = flag(1, "server processes of a dist_* kvstore")

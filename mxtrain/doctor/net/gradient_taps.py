@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Iterator
 import numpy as np
 
 from mxtrain.runtime import mx
-from mxtrain.train.nonfinite import blocks
+from mxtrain.train.telemetry.nonfinite import blocks
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Block

@@ -22,22 +22,28 @@ from mxtrain.optim import optimizer_state, optimizers
 from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.update import Update, unscale_and_clip
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import NDArray, Parameter
+from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 
 
 class ParameterOwner:
     """The owner of the parameters `indices` of `layout`, to whose sums so many workers add in a step.
 
     What it holds is in memory, or in files of `folder`. MXNet's engine makes an update after `apply` has returned, and
-    what needs its result waits for that parameter alone.
+    what needs its result waits for that parameter alone. An `optimizer` is the one of the layout's flags where that has
+    been built already.
     """
 
     def __init__(
-        self, layout: Layout, indices: Sequence[int], num_workers: int = 1, folder: Path | None = None
+        self,
+        layout: Layout,
+        indices: Sequence[int],
+        num_workers: int = 1,
+        folder: Path | None = None,
+        optimizer: Optimizer | None = None,
     ):
         self.indices, self._num_workers, self._folder = list(indices), num_workers, folder
         self.trained = [index for index in indices if layout.are_trained[index]]
-        self._optimizer = optimizers.build(Optim(**layout.optim))
+        self._optimizer = optimizer or optimizers.build(Optim(**layout.optim))
         self._optimizer.param_dict = {index: _described(layout, index) for index in self.trained}
         self._updater = mx.optimizer.get_updater(self._optimizer)
         self._weights = {index: mapped.zeros(tuple(layout.shapes[index]), folder) for index in indices}

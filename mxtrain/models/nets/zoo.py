@@ -204,7 +204,7 @@ def compile(
         with graph_rewrites.rewriting():
             output = _computed(net, f"{flag} {name}", sample, contract)
         _check_output(f"{flag} {name}", output, contract)
-    _refuse_unused(f"{flag} {name}", net)
+    refuse_unused(f"{flag} {name}", net)
     if is_computed:
         _lay_out_plainly(net)
     if all(parameter.grad_req == "null" for parameter in net.collect_params().values()):
@@ -301,7 +301,7 @@ def _check_output(named: str, output: Any, contract: Contract) -> None:
         raise UsageError(f"{named}: gives {shape} for one {contract.noun}, but {contract.expects}")
 
 
-def _refuse_unused(named: str, net: Block) -> None:
+def refuse_unused(named: str, net: Block) -> None:
     """Refuse a layer that was not called: the shape of its parameters is unknown."""
     unknown = [parameter.name for parameter in net.collect_params().values() if parameter._deferred_init]
     if unknown:

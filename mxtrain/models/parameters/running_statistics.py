@@ -135,8 +135,12 @@ class StepStatistics:
         if self.is_single_batch:
             return
         left = np.empty(self.rows.shape[1], np.float32)
-        for parameter, part in self._split_row(left):
+        for parameter, part in self.split_row(left):
             part[:] = parameter.data(context).asnumpy()
+        self.note(left, position, num_samples)
+
+    def note(self, left: Array, position: int, num_samples: int) -> None:
+        """Note the statistics that a micro-batch has left, all in a row."""
         if self.in_limbs:
             add_limbs(self.rows, left, num_samples * self.weight_of_sample)
         else:
@@ -162,7 +166,7 @@ class StepStatistics:
                 mean = sum_of_limbs(sums) / (num_samples.sum() * self.weight_of_sample)
             else:
                 mean = in_order(sums * num_samples[:, np.newaxis]) / num_samples.sum()
-            for parameter, part in self._split_row(mean.astype(np.float32)):
+            for parameter, part in self.split_row(mean.astype(np.float32)):
                 for context in self.contexts:
                     parameter.data(context)[:] = part
 
@@ -175,7 +179,7 @@ class StepStatistics:
         for parameter, value in zip(self.parameters, values):
             parameter.data(context)[:] = value
 
-    def _split_row(self, row: Array) -> Iterator[tuple[Parameter, Array]]:
+    def split_row(self, row: Array) -> Iterator[tuple[Parameter, Array]]:
         """Yield each parameter with its part of a row, in the parameter's shape."""
         start = 0
         for parameter in self.parameters:

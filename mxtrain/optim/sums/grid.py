@@ -34,10 +34,13 @@ class Grid:
 
     A step adds up to `num_addends` gradients, and if it `is_single` one of them to these totals. Exponents are kept as
     for a loss scale of 1, so that a scale which is a power of two moves no bit. Arrays stay where they are, for
-    additions that are made later.
+    additions that are made later. Unless it `has_totals`, those of some parameters at a time are elsewhere
+    (`part_totals.py`).
     """
 
-    def __init__(self, sizes: Sequence[int], num_addends: int, is_single: bool = False):
+    def __init__(
+        self, sizes: Sequence[int], num_addends: int, is_single: bool = False, has_totals: bool = True
+    ):
         self.counts = np.array([num_blocks(size) for size in sizes])
         self.ends = np.cumsum(self.counts)
         bits_of_addends = math.ceil(math.log2(num_addends))
@@ -50,8 +53,8 @@ class Grid:
         # Exponents for gradients that are scaled with the loss.
         self.scaled = np.zeros(self.ends[-1], np.int32)
         # A single gradient has no more digits on a grid than before.
-        dtype = np.float32 if is_single else np.float64
-        self.totals = [np.zeros(size, dtype) for size in sizes]
+        self.dtype = np.dtype(np.float32 if is_single else np.float64)
+        self.totals = [np.zeros(size, self.dtype) for size in sizes] if has_totals else []
         self.is_empty = True  # whatever the totals hold
         # Absolute value in each block of the finished totals.
         self.largest = np.zeros(self.ends[-1], np.float32)
@@ -192,6 +195,7 @@ def exact_bits(num_workers: int) -> int:
 def add_rounded(
     total: Array, values: Array, exponents: Array, reach: int, is_first: bool, maxima: Array | None
 ) -> None:
+    """Add float32 `values` to a total, each rounded to its block's unit, as `Grid.add` says."""
     if is_first:
         total[:] = 0
     for start in range(0, len(values), PIECE):

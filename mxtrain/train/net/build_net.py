@@ -16,6 +16,7 @@ from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import description_of
 from mxtrain.config import Run, batch_plan, program_objects
+from mxtrain.config.components.choices import HOLD_ALL, HOLD_LAYERS
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import DataError
 from mxtrain.models import remat
@@ -95,7 +96,7 @@ def build_to_train(
         zoo.compile(net, name, devices, contract, narrowing, micro_batch, flag, bool(run.output.profile))
     if is_fresh:
         _load_pretrained(net, model, untrained, thinned.cut)
-    if model.remat:
+    if model.remat or run.layout.hold == HOLD_LAYERS:  # which computes as --remat does, where that is tried
         net = remat.recompute(net, name, (micro_batch, *contract.inputs[0]))
     if model.amp in ("bf16", "auto"):
         logger.info("%s", precision.summary(model.amp, device_type, narrowing))
@@ -130,7 +131,8 @@ def load_trained(
     amp = precision.usable_amp(like.model.amp, devices[0].device_type)
     table = like.model.amp_table if Path(like.model.amp_table).is_file() else ""
     model = config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
-    like = dataclasses.replace(like, model=model)
+    layout = dataclasses.replace(like.layout, hold=HOLD_ALL)
+    like = dataclasses.replace(like, model=model, layout=layout)
     task = tasks.of_description(like, description_of(state), objects)
     net = build_to_train(task, devices, checkpoint.widths).net
     try:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mxtrain.config import Run
 from mxtrain.config.components import nets
+from mxtrain.config.components.choices import HOLD_LAYERS
 from mxtrain.core.system import machine
 from mxtrain.models import remat
 from mxtrain.models.parameters import running_statistics, weights
@@ -108,7 +109,8 @@ def _row(run: Run, name: str, parameter: Parameter, running: set[str]) -> tuple[
 def _sums(run: Run, parameters: list[Parameter], num_devices: int, facts: NetBytes) -> Iterator[str]:
     trained = [parameter for parameter in parameters if _trains(parameter)]
     averages = f", averages {_mb(facts.averages)} on the first" if facts.averages else ""
-    computed = memory_plan.recomputed(facts) if run.model.remat else facts.computed
+    is_cut = run.model.remat or run.layout.hold == HOLD_LAYERS
+    computed = memory_plan.recomputed(facts) if is_cut else facts.computed
     numbers = sum(map(_numbers, parameters))
     yield f"{numbers:,} numbers in {len(parameters)} parameters, {sum(map(_numbers, trained)):,} of them trained"
     yield (

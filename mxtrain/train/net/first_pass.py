@@ -37,9 +37,9 @@ def computed(
         mx.nd.waitall()
         return row
     except mx.base.MXNetError as error:
-        if isinstance(context.net, remat.RecomputedNet):
+        if isinstance(context.net, remat.SegmentedNet):
             reason = zoo.reason_of(error)
-            line = f"--remat: a segment of the net cannot be computed ({reason}); leave it out"
+            line = f"{context.net.flag}: a segment of the net cannot be computed ({reason}); leave it out"
             raise UsageError(line) from error
         if not zoo.fall_back(context.net, error):
             raise

@@ -11,7 +11,7 @@ from mxtrain.report.sinks.writers import Report
 from mxtrain.train.context import TrainContext
 from mxtrain.train.input_pipeline import InputPipeline
 from mxtrain.train.state import TrainState
-from mxtrain.train.step import StepResult
+from mxtrain.train.step_end import StepResult
 from mxtrain.train.telemetry.epoch_metrics import AfterStep
 from mxtrain.train.telemetry.worker_times import WorkerTimes
 

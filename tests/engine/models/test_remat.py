@@ -19,8 +19,8 @@ from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.graph_rewrites import Graph
 from mxtrain.runtime import mx
-from mxtrain.train import nonfinite
 from mxtrain.train.context import TrainContext
+from mxtrain.train.telemetry import nonfinite
 from tests.support.amp import BF16, needs_bf16
 from tests.support.nets.training_steps import (
     CLASSES,
@@ -117,8 +117,8 @@ def test_dropout_is_the_same_in_both_computations() -> None:
         dense.weight.set_data(mx.nd.eye(size))
     net.hybridize()
     net(mx.nd.ones((8, size)))
-    cut = remat.RecomputedNet(net, split(net, (8, size)), "data")
-    assert any(cut._is_random[:-1])
+    cut = remat.RecomputedNet(net, remat.Cut("--remat", split(net, (8, size)), "data", None, {}))
+    assert any(cut.is_random[:-1])
     mx.random.seed(7)
     passed = []
     for _ in range(2):

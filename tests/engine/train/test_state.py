@@ -15,7 +15,7 @@ from mxtrain.core.errors import DataError, Diverged
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state
-from mxtrain.train.step import StepResult
+from mxtrain.train.step_end import StepResult
 from tests.support.nets.training_steps import (
     CLASSES,
     advance,

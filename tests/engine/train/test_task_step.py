@@ -16,7 +16,8 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import job as jobs
 from mxtrain.train.context import TrainContext, build_context
-from mxtrain.train.step import StepResult, train_step
+from mxtrain.train.step import train_step
+from mxtrain.train.step_end import StepResult
 from tests.support.nets.training_steps import arrays, assert_equal
 from tests.support.user_code.majority import Majority, forward
 

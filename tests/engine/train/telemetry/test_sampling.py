@@ -13,7 +13,8 @@ from mxtrain.optim import precision
 from mxtrain.optim.precision import LossScale
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
-from mxtrain.train.step import StepResult, train_step
+from mxtrain.train.step import train_step
+from mxtrain.train.step_end import StepResult
 from mxtrain.train.telemetry import layer_metrics
 from tests.support.amp import needs_bf16
 from tests.support.nets.training_steps import arrays, assert_equal, batches, context_of

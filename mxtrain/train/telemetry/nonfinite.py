@@ -1,7 +1,7 @@
 """The search for the first layer whose numbers are not finite, and the samples that it happens for.
 
-Owns running one micro-batch imperatively with hooks on every block. `nonfinite_errors.py` decides when to look and what
-to say.
+Owns running one micro-batch imperatively with hooks on every block. `train/nonfinite_errors.py` decides when to look
+and what to say.
 """
 
 from __future__ import annotations
