@@ -133,7 +133,7 @@ def of_way(way: Way, net: NetBytes, processes: Processes) -> MemoryPlan:
     if way.holds_layers and not processes.servers:  # the process owns what it holds in parts
         worker += _owned(net, 1, 1, way.is_on_disk)
     copies = 0 if way.holds_layers else net.weights
-    of_states = 0 if way.updates_on_servers or way.holds_layers else net.state
+    of_states = 0 if way.holds_layers else net.state  # servers' too, which are read for a checkpoint
     worker += ProcessBytes(averages=net.averages)
     if processes.is_cluster and not way.updates_on_servers:
         worker += ProcessBytes(buffers=net.split)

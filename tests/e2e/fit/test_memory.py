@@ -51,7 +51,14 @@ def test_workers_and_servers_without_room_are_refused_together(
 @pytest.mark.slow
 @pytest.mark.timeout(3 * DEADLINE)
 @pytest.mark.parametrize(
-    "flags", ["", "--remat", "--kvstore dist_sync --num-workers 2", "--kvstore allreduce --num-workers 2"]
+    "flags",
+    [
+        "",
+        "--remat",
+        "--kvstore allreduce --num-workers 2",
+        "--kvstore dist_sync --num-workers 2",
+        "--kvstore dist_sync --num-workers 2 --update servers",
+    ],
 )
 def test_processes_take_what_the_arithmetic_says(
     flags: str, windows: Path, tmp_path: Path, command: Command

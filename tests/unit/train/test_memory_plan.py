@@ -45,7 +45,8 @@ def test_devices_of_a_process_have_all_but_the_totals_each() -> None:
 def test_servers_share_weights_and_states_by_whole_parameters() -> None:
     way = Way("", updates_on_servers=True)
     plan = memory_plan.of_way(way, NET, CLUSTER)
-    assert plan.worker.state == 0 and plan.server.weights == 300 and plan.server.state == 600
+    assert plan.worker.state == 0 and plan.first_worker.copies == 600 + 1200, "it writes the servers' states"
+    assert plan.server.weights == 300 and plan.server.state == 600
     assert plan.server.totals == 2 * 250, "of a parameter that has not come from all workers"
     many = memory_plan.of_way(way, NET, dataclasses.replace(CLUSTER, servers=5))
     assert many.server.weights == 250, "its largest parameter lies on one"
