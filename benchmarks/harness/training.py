@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 if TYPE_CHECKING:
     from mxtrain.config import Run
     from mxtrain.train.context import TrainContext
-    from mxtrain.train.step import StepResult
+    from mxtrain.train.step_end import StepResult
 
 NUM_CLASSES = 1000
 RATE = 1e-6  # with which no number of steps spoils the weights

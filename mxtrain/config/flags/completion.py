@@ -36,6 +36,7 @@ WORDS: dict[str, Sequence[str]] = {
     "compress": tuple(stores.COMPRESSIONS),
     "deviation": (mean_deviation.IMAGENET, mean_deviation.AUTO),
     "devices": ("cpu", "gpu"),
+    "hold": choices.HOLD,
     "init": tuple(initializers.INITIALIZERS),
     "kvstore": tuple(stores.STORES),
     "loader": choices.LOADERS,

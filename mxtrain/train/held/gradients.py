@@ -113,7 +113,7 @@ class PushedGradients(StepGradients):
             return None
         places = [self.trained.places[each.name] for each in parameters]
         return PartTotals(
-            self._grid, places, [self._buffers.take(math.prod(each.shape)) for each in parameters]
+            self._grid, places, self._buffers.take([math.prod(each.shape) for each in parameters])
         )
 
     def _push(self, sums: Sequence[tuple[Parameter, GradientSum]], kept: Sequence[NDArray] = ()) -> None:

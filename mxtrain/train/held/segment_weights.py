@@ -16,7 +16,6 @@ from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Parameter
 
 ALIGNMENT = 64  # of MXNet's own arrays
-LARGE = 64 << 20  # bytes of an array that is not kept
 Stage = Tuple[int, ...]  # the places of the segments that are computed with at a time
 
 
@@ -59,28 +58,27 @@ class SegmentWeights:
 
     def _start(self, stage: Stage) -> Coming:
         parameters = [each for place in stage for each in self._segments[place]]
-        arrays = [self._buffers.take(math.prod(each.shape)) for each in parameters]
+        arrays = self._buffers.take([math.prod(each.shape) for each in parameters])
         indices = [self._indices[each.name] for each in parameters]
         return Coming(self._owners.pull(indices, arrays), parameters, arrays)
 
 
 class Buffers:
-    """Flat arrays that are used again, but for large ones: what few segments have takes memory only while needed."""
+    """Flat arrays that are used again by whoever comes next and needs as long ones; others are dropped."""
 
     def __init__(self, dtype: Any = np.float32) -> None:
         self._free: dict[int, list[Array]] = {}
         self._dtype = np.dtype(dtype)
 
-    def take(self, size: int) -> Array:
-        """Return an array of so many numbers, whatever they are, which begins where MXNet's begin."""
-        free = self._free.get(size)
-        return free.pop() if free else aligned(size, self._dtype)
+    def take(self, sizes: Sequence[int]) -> list[Array]:
+        """Return arrays of so many numbers, whatever they are, which begin where MXNet's begin."""
+        free, self._free = self._free, {}
+        return [free[size].pop() if free.get(size) else aligned(size, self._dtype) for size in sizes]
 
     def give_back(self, arrays: Sequence[Array]) -> None:
         """Take back arrays that nobody reads or writes any more."""
         for array in arrays:
-            if array.nbytes < LARGE:
-                self._free.setdefault(array.size, []).append(array)
+            self._free.setdefault(array.size, []).append(array)
 
 
 def aligned(size: int, dtype: Any) -> Array:

@@ -100,7 +100,7 @@ def give_states(owners: Owners, path: Path, indices: Sequence[int]) -> None:
         index, place = map(int, name.split("."))
         of_index.setdefault(index, []).append((place, name))
     for index in indices:
-        owners.write_state(index, [found[name] for _, name in sorted(of_index.get(index, []))])
+        owners.write_state(index, [found[name].ravel() for _, name in sorted(of_index.get(index, []))])
 
 
 class _StateReader:

@@ -75,12 +75,12 @@ def trained(job: TrainingJob, num_steps: int, scale: float = 1.0, bad_step: int 
 
 
 def steps(
-    context: TrainContext, num_steps: int, scale: float = 1.0, bad_step: int | None = None
+    context: TrainContext, num_steps: int, scale: float = 1.0, bad_step: int | None = None, first: int = 0
 ) -> Iterator[StepResult]:
     job = context.job
     batches: Any = texts if isinstance(job.task, lm.LanguageModel) else pictures
     current = LossScale(scale)
-    for step in range(num_steps):
+    for step in range(first, first + num_steps):
         # So large that the gradient, and no weight of a loss, is out of float32's reach.
         of_step = LossScale(2.0**127) if step == bad_step else current
         yield choice.step_of(context)(
