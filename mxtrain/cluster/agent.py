@@ -75,8 +75,7 @@ class Agent(WorkerGroup):
     assignment: Assignment
 
     def __init__(self, node: NodeSpec, channel: Channel, timeouts: Timeouts, join_message: dict[str, Any]):
-        self.name = node.name
-        self._node, self._channel, self._timeouts = node, channel, timeouts
+        self.name, self._node, self._channel, self._timeouts = node.name, node, channel, timeouts
         self._sending = threading.Lock()
         self._inbox: queue.SimpleQueue[bytes | Assignment | Verdict] = queue.SimpleQueue()
         self._progress: tuple[str, int, float] = ("", -1, time.monotonic())
@@ -281,9 +280,7 @@ class Agent(WorkerGroup):
                 membership.remember(self._node.memory, str(message["job"]))
         elif message["kind"] == "late":
             self._is_late = True
-            verdicts.write_stderr(
-                f"mxtrain.fit: {self.name} {message['reason']} and waits for the job's next attempt\n"
-            )
+            verdicts.write_late(self.name, message["reason"])
         elif message["kind"] == "assignment":
             self._is_assigned = True
             self.report_progress("", -1)

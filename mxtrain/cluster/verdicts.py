@@ -77,6 +77,11 @@ def write_stderr(text: str) -> None:
         left = left[os.write(2, left[: select.PIPE_BUF]) :]
 
 
+def write_late(name: str, reason: str) -> None:
+    """Say on stderr why a process waits for the next attempt of its job."""
+    write_stderr(f"mxtrain.fit: {name} {reason} and waits for the job's next attempt\n")
+
+
 def describe_progress(phase: str, step: int) -> str:
     """Return the end of a sentence that tells how far a process came."""
     if step >= 0:

@@ -36,6 +36,7 @@ class Assignment:
     here: tuple[int, ...] = ()  # for the process that starts its host's gateway: `gateway/routes.py`
     elsewhere: tuple[Any, ...] = ()
     is_first_on_host: bool = True  # of its workers
+    store_dir: str = ""  # where such a server keeps what it owns
     several_disks: bool = False  # of the workers' run folders
     job: str = ""  # identifies the job in its checkpoints
     hosts: tuple[str, ...] = ()  # of all workers, by rank
@@ -86,6 +87,7 @@ def assign_ranks(
                 threads=rendezvous.threads_of(workers[0], workers) if has_owners else 0,
                 here=gateway.here,
                 elsewhere=gateway.elsewhere,
+                store_dir=str(workers[0].config.get("store_dir", "")) if has_owners else "",
                 several_disks=several_disks,
                 job=job,
                 hosts=tuple(each.host for each in workers),

@@ -22,6 +22,12 @@ LAZY_OPTIMIZERS = tuple(each.name for each in optimizers.OPTIMIZERS.values() if 
 def check_store(run: Run) -> None:
     """Raise UsageError for a --kvstore that cannot work here, or a flag that does not go with it."""
     store = run.layout.kvstore
+    has_owners = stores.has_owners(store, run.layout.update) or run.layout.hold == choices.HOLD_LAYERS
+    if run.layout.store_dir and not has_owners:
+        raise UsageError(
+            f"--store-dir {run.layout.store_dir}: each worker holds all weights in its memory; give --kvstore "
+            f"dist_sync --update {choices.ON_SERVERS}, or --hold {choices.HOLD_LAYERS}"
+        )
     if run.layout.update == choices.ON_SERVERS:
         _check_owners(run)
     if stores.is_cluster(store):

@@ -25,6 +25,11 @@ class Layout:
         "what of the net a worker holds: all | layers (those that it computes now, as --remat cuts it; weights and the "
         "optimizer are with their owners)",
     )
+    store_dir: str = flag(
+        "",
+        "owners of weights (--update servers, or with --hold layers alone this process) keep all of it in files of "
+        "this folder, of which only what is in use has to be in memory",
+    )
     num_workers: int = flag(1, "worker processes; more than one needs allreduce or a dist_* kvstore")
     num_servers: int = flag(1, "server processes of a dist_* kvstore")
     min_workers: int = flag(

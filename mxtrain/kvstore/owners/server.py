@@ -35,7 +35,7 @@ def serve(
     num_servers: int,
     num_workers: int,
     seconds: float = 60.0,
-    folder: str | None = None,
+    folder: Path | None = None,
 ) -> None:
     """Be server `index`, with the socket `number`, until all workers have ended in peace.
 
@@ -51,7 +51,7 @@ def serve(
         if missing:
             names = ", ".join(f"worker-{rank}" for rank in missing)
             raise RestartMe(f"{names}: not connected in time to server-{index}, which owns weights")
-        requests = Requests(index, num_servers, num_workers, Path(folder) if folder else None)
+        requests = Requests(index, num_servers, num_workers, folder)
         _Threads(index, requests, ends).run(watched)
     except RestartMe as gone:
         for end in watched.values():

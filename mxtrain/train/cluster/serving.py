@@ -32,10 +32,13 @@ def _own(agent: Agent) -> None:
     """Hold weights for the workers, and update them, until all have ended."""
     assignment = agent.assignment
     _load(assignment.threads)
-    from mxtrain.kvstore.owners import server
+    from mxtrain.kvstore.owners import mapped, server
 
+    folder = mapped.open_folder(assignment.store_dir)
     index = assignment.owners.index(assignment.socket_number)
-    server.serve(assignment.owners[index], index, len(assignment.owners), assignment.num_workers)
+    server.serve(
+        assignment.owners[index], index, len(assignment.owners), assignment.num_workers, folder=folder
+    )
 
 
 def _load(threads: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from mxtrain.config import batch_plan, exact_sums
 from mxtrain.config.checks.hold_checks import FLAG
 from mxtrain.core.errors import UsageError
-from mxtrain.kvstore.owners import layout
+from mxtrain.kvstore.owners import layout, mapped
 from mxtrain.kvstore.owners.local import LocalOwners
 from mxtrain.models import remat
 from mxtrain.models.analysis import shapes
@@ -47,7 +47,10 @@ def held_context(job: TrainingJob) -> TrainContext:
     net, forecast, first_weights = _build(job.task, devices[0])
     parameters = parameters_of(run, net)
     optimizer = optimizers.build(run.optim, job.task.objects)
-    owners = owners_of(job, parameters) or LocalOwners(layout.of_parameters(parameters, run.optim), optimizer)
+    owners = owners_of(job, parameters)
+    if owners is None:
+        folder = mapped.open_folder(run.layout.store_dir)
+        owners = LocalOwners(layout.of_parameters(parameters, run.optim), optimizer, folder)
     indices = {each.name: index for index, each in enumerate(parameters)}
     if is_fresh and job.group.rank == 0:
         for parameter, weights in first_weights.drawn():

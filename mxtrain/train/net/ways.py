@@ -103,8 +103,8 @@ def shortage(
 ) -> Shortage | None:
     """Return why so many processes of a job may find no room in `left` bytes of a host, and which would; or None."""
 
-    def on_host(each: PlannedWay) -> int:
-        return each.plan.on_host(local_workers, min(local_servers, each.processes.servers))
+    def on_host(way: PlannedWay) -> int:
+        return way.plan.on_host(local_workers, min(local_servers, way.processes.servers))
 
     sure, likely = own.plan.at_least_on_host(local_workers, local_servers), on_host(own)
     if max(sure, likely) <= left:

@@ -61,6 +61,8 @@ FLAGS = [
     "--kvstore",
     "--devices",
     "--update",
+    "--hold",
+    "--store-dir",
     "--num-workers",
     "--num-servers",
     "--min-workers",
