@@ -113,4 +113,4 @@ def _planned(
 ) -> tuple[ways.PlannedWay, list[ways.PlannedWay]]:
     trained = net_bytes.trained_of(described_net.net)
     processes = functools.partial(net_bytes.processes_of, batch=batch_plan.of_run(run), trained=trained)
-    return ways.planned(run, num_bytes(job, described_net), processes)
+    return ways.planned(run, num_bytes(job, described_net), processes, job.task.objects)

@@ -13,6 +13,7 @@ from mxtrain import config
 from mxtrain.config import Run, schema
 from mxtrain.config.checks import run_checks, store_checks
 from mxtrain.config.components import stores
+from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import UsageError
 from mxtrain.train.net import memory_plan
 from mxtrain.train.net.memory_plan import OF_SCHEDULER, MemoryPlan, NetBytes, Processes, Way
@@ -52,7 +53,10 @@ class PlannedWay(NamedTuple):
 
 
 def planned(
-    run: Run, net: NetBytes, processes_of: Callable[[Run], Processes]
+    run: Run,
+    net: NetBytes,
+    processes_of: Callable[[Run], Processes],
+    objects: ProgramObjects = NO_OBJECTS,
 ) -> tuple[PlannedWay, list[PlannedWay]]:
     """Return the way of `run`, and all that its flags allow, that one among them.
 
@@ -61,7 +65,7 @@ def planned(
     own = _planned(_way(_choices(run), "as it is"), net, processes_of(run))
     others = []
     for flags in WAYS:
-        other = _with_flags(run, flags)
+        other = _with_flags(run, flags, objects)
         if other is None or _choices(other) == _choices(run) or not _is_possible(flags, net):
             continue
         others.append(_planned(_way(flags, _as_typed(flags)), net, processes_of(other)))
@@ -141,7 +145,7 @@ def _choices(run: Run) -> dict[str, Any]:
     return {name: flat[name] for name in (*CHOICES, "kvstore") if name in flat}
 
 
-def _with_flags(run: Run, flags: Mapping[str, Any]) -> Run | None:
+def _with_flags(run: Run, flags: Mapping[str, Any], objects: ProgramObjects) -> Run | None:
     """Return `run` with these flags, and none of another way; None where that is no run."""
     flat, default = config.to_flat(run), config.to_flat(Run())
     if not flags.keys() <= flat.keys():
@@ -159,7 +163,7 @@ def _with_flags(run: Run, flags: Mapping[str, Any]) -> Run | None:
         others["num_servers"] = default["num_servers"]
     other = dataclasses.replace(config.from_flat({**flat, **others, **flags}), explicit=run.explicit)
     try:
-        run_checks.check_description(other)
+        run_checks.check_description(other, objects)
         store_checks.check_store(other)
     except UsageError:
         return None
