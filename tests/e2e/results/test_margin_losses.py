@@ -1,4 +1,4 @@
-"""Runs with --loss arcface and cosface: learnt, killed and resumed on other devices, exported."""
+"""Runs with --loss arcface and cosface: learnt, killed and resumed on other devices, of two workers, exported."""
 
 from __future__ import annotations
 
@@ -56,6 +56,10 @@ def test_a_killed_run_on_other_devices_ends_as_the_straight_one(
     runs.kill_at(15, tmp_path / "killed.log", *of_digits(digits, out, *line))
     fitted(command, of_digits(digits, out, *line, "--devices", "cpu:0,1"))
     runs.assert_same_end(out, straight)
+    two = of_digits(digits, tmp_path / "two", *line, "--kvstore", "dist_sync", "--update", "servers")
+    job = command("mxtrain.launch", "local", "-n", "2", "-s", "1", "--", *two)
+    assert job.returncode == 0, job.stderr
+    runs.assert_same_checkpoint(tmp_path / "two", straight)
     assert runs.records(out, "eval")[-1]["val_accuracy"] > 0.9
 
     judged = json.loads(command("mxtrain.evaluate", out, "--checkpoint", "latest", "--json").stdout)
