@@ -57,7 +57,12 @@ def test_the_loader_is_measured_alone_and_with_other_flags(folder: Path) -> None
 
 
 def test_what_each_way_takes_is_known_without_a_step(folder: Path) -> None:
-    flags = [*"--model small_resnet --image-size 32 --batch-size 16".split(), "--only", "memory", "--json"]
+    flags = [
+        *["--model", "small_resnet", "--image-size", "32", "--batch-size", "16"],
+        "--only",
+        "memory",
+        "--json",
+    ]
     title, head, own, remat, *_ = found_by(doctor(folder, *flags))["memory"]["lines"]
     assert title.startswith("MB by process") and head.split()[-1] == "way"
     assert own.endswith("fits  as it is") and remat.endswith("fits  --remat")
