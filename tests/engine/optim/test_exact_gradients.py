@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from mxtrain import native
 from mxtrain.cluster.worker_group import SingleWorker
-from mxtrain.kvstore import local_trainer
 from mxtrain.kvstore.buckets import Buckets
 from mxtrain.optim.sums.exact_gradients import ExactAccumulator
+from mxtrain.optim.sums.gradients import compute_gradient_in
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.runtime import mx
 
@@ -43,7 +43,7 @@ class Worker:
         self.parameters = [mx.gluon.Parameter(f"p{n}", shape=shape) for n, shape in enumerate(shapes)]
         for parameter, view in zip(self.parameters, Buckets(SilentStore(), shapes, bucket_mb=0.01).views):
             parameter.initialize(mx.init.One())
-            local_trainer._compute_gradient_in(view, parameter)
+            compute_gradient_in(view, parameter)
 
     def step(self, micro_batches: Sequence[Sequence[np.ndarray]]) -> tuple[list[Any], ...]:
         added = ExactAccumulator(self.parameters, [mx.cpu()], self.grid, 1.0, FirstOfTwo())

@@ -119,7 +119,7 @@ def test_what_is_sure_refuses_and_what_is_likely_warns() -> None:
 
 def test_a_table_names_what_fits_where_the_run_does_not() -> None:
     own, others = planned("", dataclasses.replace(NET, computed=10**9))
-    *_, remat, last = ways.table(own, others, memory_plan.OF_WORKER + 10**8)
-    assert remat.split()[-2:] == ["fits", "--remat"]
+    *rows, last = ways.table(own, others, memory_plan.OF_WORKER + 10**8)
+    assert any(row.split()[-2:] == ["fits", "--remat"] for row in rows)
     assert last.startswith("this run takes 1,220 MB") and ": --remat fits, with 220 MB" in last
     assert not any("this run takes" in line for line in ways.table(own, others, 10**10))

@@ -58,5 +58,5 @@ def test_the_fastest_is_advised_only_beyond_chance_and_with_what_it_changes() ->
 
 
 def test_the_default_is_what_a_minute_allows() -> None:
-    assert run_doctor.chosen("") == ("data", "compute", "comm")
+    assert run_doctor.chosen("") == ("memory", "data", "compute", "comm")
     assert run_doctor.chosen("rate, data") == ("data", "rate")
