@@ -57,9 +57,9 @@ def main() -> int:
     found = in_turns(turns, options.rounds, to_and_fro=True)
     if len({job.weights for jobs in found.values() for job in jobs}) > 1:
         raise SystemExit("the sides have unlike weights")
-    print(_table(found))
-    text, is_met = tables.render_bars(_bars(found))
-    print(f"\n{text}")
+    bars, is_met = tables.render_bars(_bars(found))
+    job = f"`{options.model}`, adam, {options.micro_batches} windows of {WINDOW} a worker and step"
+    tables.write(options.write, "larger", f"{job}, {options.rounds} rounds:\n\n{_table(found)}\n\n{bars}")
     return int(not is_met)
 
 
@@ -70,6 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--micro-batches", type=int, default=4, help="of a worker in a step (%(default)s)")
     parser.add_argument("--only", nargs="+", choices=SIDES, default=list(SIDES), help="these sides")
     parser.add_argument("--store-dir", default="", help="where servers keep what they own; in memory without")
+    parsing.add_page(parser, ROOT / "docs" / "models.md")
     parsing.add_folder(parser, "--folder", parsing.FOLDER / "larger", "where data and runs are")
     options: argparse.Namespace = parser.parse_args()
     return options

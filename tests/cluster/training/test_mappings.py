@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.amp import BF16, needs_bf16
 from tests.support.commands import Command
-from tests.support.runs import assert_same_end, newest, records
+from tests.support.runs import assert_same_checkpoint, assert_same_end, curve, newest, records
 
 # 64 pictures: two steps of 24 in an epoch and one of 16. These are 12, 5 or 3 micro-batches, and 8, 4 or 2. Those of 5
 # end with a shorter one, at the end of an epoch with a single picture.
@@ -63,6 +63,10 @@ FAST = (6, 7, 13)
 WITH_PEERS = [number for number, row in enumerate(ROWS) if row["workers"] != "1"]
 FAST_WITH_PEERS = 4
 FAST_WITH_OWNERS = 11
+# A worker that holds layers has one device, and no averages.
+WITH_LAYERS = [
+    number for number, row in enumerate(ROWS) if row["devices"] == "1" and row["average"] == "no_ema"
+]
 # Kernels that other machines have, and another number of threads: variables, flags, and rows that float32 computes.
 KERNELS = {
     "AVX2": ({"DNNL_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}, ""),
@@ -118,6 +122,15 @@ def test_weights_that_servers_move_are_those_of_one_device_to_the_bit(
     compare(row, shapes, tmp_path, command, "--threads 1", "--update servers")
 
 
+@pytest.mark.slow  # tests/engine/train/held has one process, tests/cluster/sums servers that own weights
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("row", parameters(WITH_LAYERS, WITH_LAYERS))
+def test_layers_that_come_and_go_are_those_of_one_device_to_the_bit(
+    row: dict[str, str], shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    compare(row, shapes, tmp_path, command, "--threads 1", "--update servers --hold layers", "--remat")
+
+
 @pytest.mark.slow  # the rows above have this machine's best kernels
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kernels", KERNELS)
@@ -142,7 +155,13 @@ def test_the_same_with_kernels_of_other_machines(
 
 
 def compare(
-    row: dict[str, str], shapes: Path, folder: Path, command: Command, more: str, of_store: str = ""
+    row: dict[str, str],
+    shapes: Path,
+    folder: Path,
+    command: Command,
+    more: str,
+    of_job: str = "",
+    of_one_device: str = "",
 ) -> None:
     """Run a row as it is, with 0 servers over allreduce, and in one process with one device."""
     recipe = [*FLAGS.split(), *more.split()]
@@ -152,11 +171,18 @@ def compare(
     columns = (*(STORE if row["servers"] != "0" else ("workers",)), "devices")
     store = "dist_sync" if "servers" in columns else "allreduce"
     mapping = " ".join(COLUMNS[column][row[column]] for column in columns)
-    job = ["--kvstore", store, "--start-timeout", "60", *mapping.split(), *of_store.split()]
-    for out, flags in (("alone", []), ("job", job)):
+    job = ["--kvstore", store, "--start-timeout", "60", *mapping.split(), *of_job.split()]
+    for out, flags in (("alone", of_one_device.split()), ("job", job)):
         data = ["--train", shapes / "train.rec", "--val", shapes / "val.rec", "--out", folder / out]
         done = command("mxtrain.fit", *data, *recipe, *flags)
         assert done.returncode == 0, done.stderr
     trained = [record for record in records(folder / "alone") if record["kind"] == "train"]
     assert len(trained) == len({record["gradient_norm"] for record in trained}) == 9
-    assert_same_end(folder / "job", folder / "alone")
+    if "layers" not in of_job:
+        assert_same_end(folder / "job", folder / "alone")
+        return
+    job, alone = (  # who holds layers has no record of all of them at once
+        [record for record in curve(folder / out) if record["kind"] != "layers"] for out in ("job", "alone")
+    )
+    assert job == alone
+    assert_same_checkpoint(folder / "job", folder / "alone")
