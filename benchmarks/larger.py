@@ -84,7 +84,7 @@ def _text(folder: Path, num_windows: int) -> Path:
     (folder / "text.txt").write_text("\n\n".join(document), encoding="utf-8")
     shutil.rmtree(folder / "rec", ignore_errors=True)
     commands.pack(folder / "text.txt", folder / "rec", "--tokenizer", "bytes", "--quiet")
-    return folder / "rec" / "train.rec"
+    return folder / "rec" / "data.rec"
 
 
 def _job(out: Path, train: Path, options: argparse.Namespace, side: str) -> Job:
@@ -145,8 +145,8 @@ def _processes(launcher: int) -> list[tuple[str, int]]:
             status = dict(line.split(":", 1) for line in (path / "status").read_text().splitlines())
             if int(status["PPid"]) == launcher:
                 environment = (path / "environ").read_bytes().split(b"\0")
-                role = next(each[10:] for each in environment if each.startswith(b"DMLC_ROLE="))
-                found.append((os.fsdecode(role), 1024 * int(status["VmHWM"].split()[0])))
+                roles = [each[10:] for each in environment if each.startswith(b"DMLC_ROLE=")]
+                found += [(os.fsdecode(role), 1024 * int(status["VmHWM"].split()[0])) for role in roles]
     return found
 
 
