@@ -11,6 +11,7 @@ from mxtrain import config
 from mxtrain.data.fields import Array
 from mxtrain.data.loading.loader import Batch, Request
 from mxtrain.optim.precision import LossScale
+from mxtrain.runtime import mx
 from mxtrain.tasks import lm
 from mxtrain.train import job as jobs
 from mxtrain.train.context import TrainContext
@@ -40,9 +41,24 @@ def gpt_job(flags: str, dropout: float = 0.1) -> TrainingJob:
     return jobs.of_data(lm.LanguageModel(config.parse(line.split()), described), samples)
 
 
-def net_job(flags: str) -> TrainingJob:
-    """Return a job of training a small net with running statistics."""
-    size, net = training_steps.SIZE, training_steps.QUICK_RESNET
+DROPPING_NET = f"{__name__}:dropping_net"
+
+
+def dropping_net(num_classes: int) -> Any:
+    """Return a net that draws random numbers in several of its segments, the last of them too."""
+    nn = mx.gluon.nn
+    net = nn.HybridSequential()
+    with net.name_scope():
+        net.add(nn.Conv2D(8, 3, padding=1, in_channels=3))
+        for _ in range(3):
+            net.add(nn.Conv2D(8, 3, padding=1, in_channels=8), nn.Dropout(0.2), nn.Activation("relu"))
+        net.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dropout(0.2), nn.Dense(num_classes))
+    return net
+
+
+def net_job(flags: str, net: str = training_steps.QUICK_RESNET) -> TrainingJob:
+    """Return a job of training a small net, by default one with running statistics."""
+    size = training_steps.SIZE
     line = f"--train t.rec --image-size {size} --model {net} --batch-size 16 {flags}"
     return training_steps.job_of(config.parse(line.split()), training_steps.CLASSES)
 
