@@ -83,7 +83,7 @@ def node(num_rows: int, width: int, num_ids: int) -> None:
 
 def steps(group: Any, num_rows: int, width: int, num_ids: int) -> dict[str, list[float]]:
     """Return bytes and seconds of each step, after the first ones."""
-    from mxtrain.kvstore.trainer import open_trainer
+    from mxtrain.kvstore.trainers.trainer import open_trainer
     from mxtrain.models import SparseEmbedding
     from mxtrain.optim.update import Update
     from mxtrain.runtime import mx

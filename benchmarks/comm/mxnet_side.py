@@ -13,7 +13,7 @@ from mxtrain import runtime
 from mxtrain.cluster.worker_group import SINGLE_WORKER, Peer, SingleWorker, WorkerGroup
 
 mx = runtime.load()
-from mxtrain.kvstore import local_trainer  # noqa: E402
+from mxtrain.kvstore.trainers import local_trainer  # noqa: E402
 from mxtrain.optim.sums.exact_gradients import ExactAccumulator  # noqa: E402
 from mxtrain.optim.sums.gradients import GradientAccumulator  # noqa: E402
 from mxtrain.optim.sums.grid import Grid  # noqa: E402

@@ -55,7 +55,7 @@ def _run(net: Net, amp: str, amp_table: str, model: str, image_size: int) -> Run
 
 def _context_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     """Return the context of a run on pictures with a net of tokens, compiled as that run's was, in the net's place."""
-    from mxtrain.kvstore.trainer import open_trainer
+    from mxtrain.kvstore.trainers.trainer import open_trainer
     from mxtrain.models.autocast.autocast import Forecast
     from mxtrain.models.nets import zoo
     from mxtrain.models.parameters import weights

@@ -20,7 +20,7 @@ from mxtrain.config.checks import store_checks
 from mxtrain.config.components import stores
 from mxtrain.kvstore.owners import layout, remote
 from mxtrain.kvstore.owners.owner import Owners
-from mxtrain.kvstore.trainer import StepTrainer, open_trainer
+from mxtrain.kvstore.trainers.trainer import StepTrainer, open_trainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim import average_plan, layer_rates, optimizers, weight_masks

@@ -12,7 +12,7 @@ from typing import Any, Sequence
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core.params_file import NamedArrays
 from mxtrain.kvstore.owners.owner import GradientSum, Owners
-from mxtrain.kvstore.owners_trainer import TrainerOfOwners
+from mxtrain.kvstore.trainers.owners_trainer import TrainerOfOwners
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 from mxtrain.train.held import stored
 

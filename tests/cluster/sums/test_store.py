@@ -41,7 +41,7 @@ def sum_gradients(group: Any, folder: Path) -> None:
 
     Statistics of as many micro-batches as there are `ROWS` go the same way.
     """
-    from mxtrain.kvstore.trainer import open_trainer
+    from mxtrain.kvstore.trainers.trainer import open_trainer
     from mxtrain.models.parameters import running_statistics
     from mxtrain.runtime import mx
 

@@ -11,7 +11,7 @@ from mxtrain import config
 from mxtrain.config.components.optimizers import LEFT_OUT, OPTIMIZERS
 from mxtrain.config.components.optimizers import parse as parse_optimizer
 from mxtrain.core.errors import UsageError
-from mxtrain.kvstore.trainer import open_trainer
+from mxtrain.kvstore.trainers.trainer import open_trainer
 from mxtrain.optim import extra_optimizers, optimizers
 from mxtrain.optim.update import Update
 from mxtrain.optim.weight_decay import exempt_from_decay, is_bias_or_norm

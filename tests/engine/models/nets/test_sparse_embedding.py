@@ -10,7 +10,7 @@ import pytest
 from mxtrain.config import Layout, Model, Optim, Run
 from mxtrain.config.checks import store_checks
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.kvstore.trainer import open_trainer
+from mxtrain.kvstore.trainers.trainer import open_trainer
 from mxtrain.models import SparseEmbedding
 from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.sums.gradients import GradientAccumulator

@@ -12,10 +12,10 @@ from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config.components import stores
 from mxtrain.core.params_file import NamedArrays
 from mxtrain.data.fields import Array
-from mxtrain.kvstore import local_trainer
 from mxtrain.kvstore.owners.owner import Owners
-from mxtrain.kvstore.owners_trainer import OwnersTrainer
-from mxtrain.kvstore.remote_trainer import RemoteTrainer
+from mxtrain.kvstore.trainers import local_trainer
+from mxtrain.kvstore.trainers.owners_trainer import OwnersTrainer
+from mxtrain.kvstore.trainers.remote_trainer import RemoteTrainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.optim.update import Update

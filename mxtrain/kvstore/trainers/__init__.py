@@ -1,0 +1,1 @@
+"""Trainers: what a step calls to have gradients summed and weights moved, by who holds them."""
