@@ -1,5 +1,5 @@
 """The C extension: boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, checksums, MXNet's
-random numbers, and exact sums.
+random numbers, exact sums, and rows of tables.
 
 Owns importing it. It is built where mxtrain is installed with a C compiler, and needs AVX2. Without it all functions
 but `crc32` are None: their callers do the same in more time, or leave restart markers out.
@@ -55,3 +55,11 @@ block_maxima: Function | None = getattr(_built, "block_maxima", None)
 new_addition: Function | None = getattr(_built, "new_addition", None)
 ADD_IN_ENGINE: int = getattr(_built, "ADD_IN_ENGINE", 0)
 FREE: int = getattr(_built, "FREE", 0)
+# find_slots(places, ids, wanted, slots), insert_slots(places, ids, slots): see tables/index.py
+find_slots: Function | None = getattr(_built, "find_slots", None)
+insert_slots: Function | None = getattr(_built, "insert_slots", None)
+# read_rows(rows, slots, ids, key, scale, step, out), move_rows(...): see tables/arena.py and tables/movement.py
+read_rows: Function | None = getattr(_built, "read_rows", None)
+move_rows: Function | None = getattr(_built, "move_rows", None)
+# add_rows(sums, places, rows): see tables/sums.py
+add_rows: Function | None = getattr(_built, "add_rows", None)

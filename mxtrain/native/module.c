@@ -10,6 +10,9 @@
 #include "grid.h"
 #include "random.h"
 
+/* Of table_module.c. */
+extern PyMethodDef table_methods[];
+
 PyDoc_STRVAR(
     crop_doc,
     "crop(payload, top, left, height, width, to_height=height, to_width=width)\n\n"
@@ -356,7 +359,8 @@ PyMODINIT_FUNC PyInit__built(void) {
     }
     PyObject *module = PyModule_Create(&definition);
     if (module != NULL &&
-        (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0 ||
+        (PyModule_AddFunctions(module, table_methods) < 0 ||
+         PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0 ||
          PyModule_AddObject(module, "ADD_IN_ENGINE", PyLong_FromVoidPtr((void *)(uintptr_t)add_in_engine)) < 0 ||
          PyModule_AddObject(module, "FREE", PyLong_FromVoidPtr((void *)(uintptr_t)free)) < 0)) {
         Py_DECREF(module);

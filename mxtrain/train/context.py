@@ -71,6 +71,7 @@ class TrainContext:
     step_group: WorkerGroup  # who makes each step together: all workers, or under dist_async this one alone
     clock: StageClock
     untried: set[Device]  # devices that have computed nothing by now
+    tables: StepTables | None = None  # of the net, if it has some
 
     @property
     def net(self) -> Block:

@@ -28,6 +28,8 @@ class BatchSource(Protocol):
 
     def __iter__(self) -> Iterator[Batch]: ...
 
+    def peek(self, count: int) -> list[Batch]: ...
+
     def release(self, batch: Batch) -> None: ...
 
 
@@ -43,6 +45,10 @@ class StepBatches:
 
     def __iter__(self) -> Iterator[Batch]:
         return itertools.islice(self.loader, self.num_batches)
+
+    def peek(self, count: int) -> list[Batch]:
+        """Return the next batches, of this step or of the one after it, up to `count`, without taking them."""
+        return self.loader.peek(count)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -41,6 +41,8 @@ class MicroBatches(Protocol):
 
     def __iter__(self) -> Iterator[Batch]: ...
 
+    def peek(self, count: int) -> list[Batch]: ...
+
 
 def train_step(
     context: TrainContext,
@@ -68,6 +70,8 @@ def train_step(
             is_timed = context.clock.is_sampling and batch is wave[-1][0]
             compute = functools.partial(_compute, context, batch, device, step, scale.scale, is_timed)
             computed[batch.request.position] = first_pass.computed(context, device, running, compute)
+        if context.tables is not None:
+            context.tables.ask(batches.peek(len(context.devices)), is_next_step=is_last)
         if is_last:
             first_device = _start_reduce(context, gradients)
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
@@ -76,6 +80,8 @@ def train_step(
         context.group.report_progress()
         for batch, device in wave:
             running.after_batch(device, batch.request.position, len(batch))
+            if context.tables is not None:
+                context.tables.push(device, batch.request.position)
             release(batch)
         if not is_last:
             context.clock.lap("backward")

@@ -12,6 +12,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import itertools
 import logging
 import threading
 import time
@@ -68,6 +69,11 @@ class _InFlight(NamedTuple):
     rows: Rows
     num_bytes: int
     tasks: list[Future[list[SkippedRecord]]]
+
+
+class _Made(NamedTuple):
+    batch: Batch
+    skipped: list[SkippedRecord]  # records that were replaced in it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +136,7 @@ class Loader:
         self._options = options
         self._first_epoch: int | None = None
         self._in_flight: collections.deque[_InFlight] = collections.deque()
+        self._ready: collections.deque[_Made] = collections.deque()  # that were looked at, and not taken
         self._free: list[Buffer] = []
         self._closed = False
         self._shared = worker_processes.SharedMemory() if _uses_processes(assembly, options) else None
@@ -152,19 +159,35 @@ class Loader:
         return self
 
     def __next__(self) -> Batch:
+        made = self._ready.popleft() if self._ready else self._make()
+        if made is None:
+            raise StopIteration
+        self._note_skipped(made.skipped)
+        return made.batch
+
+    def peek(self, count: int) -> list[Batch]:
+        """Return the next batches, up to `count`, without taking them: bad records in them do not count yet."""
+        while len(self._ready) < count:
+            made = self._make()
+            if made is None:
+                break
+            self._ready.append(made)
+        return [each.batch for each in itertools.islice(self._ready, count)]
+
+    def _make(self) -> _Made | None:
+        """Wait for the batch that is next to be made; None after the last one."""
         self._prefetch()
         if not self._in_flight:
-            raise StopIteration
+            return None
         made = self._in_flight.popleft()
         started = time.monotonic()
-        for task in made.tasks:
-            self._note_skipped(task.result())
+        skipped = [each for task in made.tasks for each in task.result()]
         ended = time.monotonic()
         batch = Batch(made.request, fields.cut(self._assembly.fields, made.rows), made.buffer)
         self._pool.grow(self._tuner.workers_to_add(ended - started, ended))
         # The next ones are decoded while this one is consumed, even when only one fits at a time.
         self._prefetch()
-        return batch
+        return _Made(batch, skipped)
 
     def release(self, batch: Batch) -> None:
         """Take a batch's buffer back for another batch; its arrays must not be read any more."""
@@ -181,6 +204,7 @@ class Loader:
         if self._shared:
             self._shared.close()
         self._in_flight.clear()
+        self._ready.clear()
         self._free.clear()
 
     def _open_worker(self, closed: threading.Event) -> contextlib.AbstractContextManager[RunTask]:

@@ -154,5 +154,9 @@ class UserLoader:
     def __iter__(self) -> Iterator[Batch]:
         return self._batches
 
+    def peek(self, count: int) -> list[Batch]:
+        """Return nothing: a DataLoader's next batch is known once it is made."""
+        return []
+
     def release(self, batch: Batch) -> None:
         """Do nothing: a batch owns its memory."""

@@ -41,16 +41,30 @@ class Message(enum.IntEnum):
     WRITE_COUNTS = 11
     PULL_SUMS = 12
     DONE = 13
+    # Of rows of tables (`kvstore/tables/`):
+    TABLES = 14
+    PULL_ROWS = 15
+    PREFETCH_ROWS = 16
+    MOVED_ROWS = 17
+    PUSH_ROWS = 18
+    FINISH_ROWS = 19
+    NUM_ROWS = 20
 
 
 class Head(NamedTuple):
     """The head of a message."""
 
     message: int
-    parameter: int = -1
+    parameter: int = -1  # or a table
     step: int = ANY_STEP
-    num_items: int = 0  # wide blocks, parameters, or arrays
+    num_items: int = 0  # wide blocks, parameters, arrays, ids, or pushes
     num_bytes: int = 0  # that follow
+
+
+def check(head: Head, is_right: bool) -> None:
+    """Raise ValueError where a message is none that a worker sends."""
+    if not is_right:
+        raise ValueError(f"a message that no worker sends: {head}")
 
 
 def send(connection: socket.socket, head: Head, parts: Sequence[Array | bytes] = ()) -> None:

@@ -15,10 +15,11 @@ from mxtrain.kvstore.connections import octets
 from mxtrain.kvstore.owners import layout as layouts
 from mxtrain.kvstore.owners import messages, placement
 from mxtrain.kvstore.owners.layout import Layout
-from mxtrain.kvstore.owners.messages import Head, Message
+from mxtrain.kvstore.owners.messages import Head, Message, check
 from mxtrain.kvstore.owners.owner import StepSums
 from mxtrain.kvstore.owners.parameter_owner import ParameterOwner
 from mxtrain.kvstore.owners.steps import Steps
+from mxtrain.kvstore.tables.requests import TableRequests
 from mxtrain.optim.update import Update
 
 MOST_ARRAYS = 64  # of a parameter's state
@@ -32,6 +33,7 @@ class Requests:
         self._index, self._num_servers, self._num_workers = index, num_servers, num_workers
         self._folder = folder
         self.steps: Steps[Update | None] = Steps(num_workers)
+        self.tables = TableRequests(num_workers, self.steps, folder)
         self.sizes: list[int] = []
         self.trained: frozenset[int] = frozenset()
         self._owned: frozenset[int] = frozenset()
@@ -53,6 +55,9 @@ class Requests:
         if head.message == Message.LAYOUT:
             self._take_layout(layouts.from_json(messages.receive_bytes(connection, head.num_bytes)))
             messages.send(connection, done)
+            return
+        if head.message in TableRequests.MESSAGES:
+            self.tables.answer(connection, rank, head)
             return
         owner = self.owner_in(head)
         if head.message in (Message.APPLY, Message.DROP):
@@ -147,11 +152,6 @@ class Requests:
                 owner.drop()
             else:
                 owner.apply(decision)
+            self.tables.carry_out(decision)
 
         self.steps.decide(rank, decision, carry_out)
-
-
-def check(head: Head, is_right: bool) -> None:
-    """Raise ValueError where a message is none that a worker sends."""
-    if not is_right:
-        raise ValueError(f"a message that no worker sends: {head}")

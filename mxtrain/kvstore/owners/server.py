@@ -20,8 +20,8 @@ from mxtrain.core.errors import RestartMe
 from mxtrain.data.fields import Array
 from mxtrain.kvstore import connections
 from mxtrain.kvstore.owners import messages, watch
-from mxtrain.kvstore.owners.messages import PURPOSES, PUSHES, REQUESTS, WATCH, Message
-from mxtrain.kvstore.owners.requests import Requests, check
+from mxtrain.kvstore.owners.messages import PURPOSES, PUSHES, REQUESTS, WATCH, Message, check
+from mxtrain.kvstore.owners.requests import Requests
 from mxtrain.kvstore.owners.step_sum import PIECE
 from mxtrain.optim.sums.grid import BLOCK, num_blocks
 
@@ -138,6 +138,9 @@ class _Threads:
         requests, buffer = self._requests, np.empty(PIECE, np.float32)
         while True:
             head = messages.receive_head(connection)
+            if head.message == Message.PUSH_ROWS:
+                requests.tables.add(connection, head)
+                continue
             owner = requests.owner_in(head)
             check(head, head.message == Message.PUSH and head.parameter in requests.trained)
             size = requests.sizes[head.parameter]

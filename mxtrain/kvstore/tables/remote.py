@@ -1,0 +1,145 @@
+"""The owners of rows that are servers: `TableOwners` over the connections of the owners of weights.
+
+Owns how ids are cut into those of each server, and put together again. What a server does is `requests.py`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from concurrent.futures import Future
+from typing import Any, Callable, NamedTuple, Sequence
+
+import numpy as np
+
+from mxtrain.data.fields import Array
+from mxtrain.kvstore.owners import messages
+from mxtrain.kvstore.owners.messages import Head, Message
+from mxtrain.kvstore.owners.server_link import ServerLink
+from mxtrain.kvstore.tables.local import total_of
+from mxtrain.kvstore.tables.owner import RowGradients
+from mxtrain.optim.update import Update
+from mxtrain.tables import placement
+from mxtrain.tables.options import TableOptions, to_json
+
+
+class Moved(NamedTuple):
+    """Rows that a step has moved, of those that were asked for before."""
+
+    positions: Array
+    rows: Array
+
+
+class RemoteRows:
+    """Rows on their way, of which each server has those at some positions."""
+
+    def __init__(self, width: int, positions: Sequence[Array], answers: Sequence[Future[Array]]):
+        self._width, self.positions, self._answers = width, positions, answers
+        self.corrections: list[
+            Future[Moved]
+        ] = []  # one for each server, where rows were asked for in advance
+
+    def wait(self) -> Array:
+        rows: Array = np.empty((sum(map(len, self.positions)), self._width), np.float32)
+        for positions, answer in zip(self.positions, self._answers):
+            rows[positions] = answer.result()
+        for positions, correction in zip(self.positions, self.corrections):
+            moved = correction.result()
+            rows[positions[moved.positions]] = moved.rows
+        return rows
+
+
+class RemoteTables:
+    """The `TableOwners` of tables of these options, on servers at the other ends of `servers`."""
+
+    def __init__(self, servers: Sequence[ServerLink], tables: Sequence[TableOptions]):
+        self._servers, self._tables = servers, list(tables)
+        self._step = 0
+        self._num_pushes = [0] * len(servers)  # in this step
+        self._next: list[tuple[int, RemoteRows]] = []  # asked for in advance
+        self._on_all(Head(Message.TABLES), [to_json(self._tables)], messages.receive_head)
+
+    def pull(self, table: int, ids: Array) -> RemoteRows:
+        return self._pull(Message.PULL_ROWS, table, ids)
+
+    def prefetch(self, table: int, ids: Array) -> RemoteRows:
+        rows = self._pull(Message.PREFETCH_ROWS, table, ids)
+        self._next.append((table, rows))
+        return rows
+
+    def _pull(self, message: Message, table: int, ids: Array) -> RemoteRows:
+        width, positions = self._tables[table].width, placement.split(ids, len(self._servers))
+        answers = []
+        for server, places in zip(self._servers, positions):
+            head = Head(message, table, self._step, len(places))
+            answers.append(server.request(head, [ids[places]], _Rows(len(places), width)))
+        return RemoteRows(width, positions, answers)
+
+    def push(self, table: int, gradients: RowGradients) -> None:
+        for number, places in enumerate(placement.split(gradients.ids, len(self._servers))):
+            if not len(places):
+                continue
+            head = Head(Message.PUSH_ROWS, table, self._step, len(places))
+            use = np.array([gradients.position, gradients.place], np.int64)
+            parts = [use, gradients.ids[places], gradients.gradients[places].reshape(-1)]
+            self._servers[number].push(head, parts)
+            self._num_pushes[number] += 1
+
+    def finish(self) -> int | None:
+        answers = []
+        for number, server in enumerate(self._servers):
+            head = Head(Message.FINISH_ROWS, step=self._step, num_items=self._num_pushes[number])
+            answers.append(server.request(head, [], _json))
+        return total_of([each.result() for each in answers])
+
+    def end_step(self) -> None:
+        """Begin the next step, once the owners of weights have been told what becomes of this one."""
+        self._step += 1
+        self._num_pushes = [0] * len(self._servers)
+        waiting, self._next = self._next, []
+        for table, rows in waiting:
+            head, width = Head(Message.MOVED_ROWS, table, self._step), self._tables[table].width
+            rows.corrections = [server.request(head, [], _MovedRows(width)) for server in self._servers]
+
+    def apply(self, update: Update) -> None:
+        """Begin the next step: the decision has been told by the owners of weights."""
+        self.end_step()
+
+    def drop(self) -> None:
+        """Begin the next step: the decision has been told by the owners of weights."""
+        self.end_step()
+
+    def num_rows(self, table: int) -> int:
+        return sum(self._on_all(Head(Message.NUM_ROWS, table, self._step), [], _json))
+
+    def _on_all(
+        self, head: Head, parts: Sequence[bytes], answer: Callable[[socket.socket], Any]
+    ) -> list[Any]:
+        return [each.result() for each in [server.request(head, parts, answer) for server in self._servers]]
+
+
+class _Rows(NamedTuple):
+    """Reads an answer of rows."""
+
+    count: int
+    width: int
+
+    def __call__(self, end: socket.socket) -> Array:
+        messages.receive_head(end)
+        return messages.receive_array(end, self.count * self.width, np.float32).reshape(-1, self.width)
+
+
+class _MovedRows(NamedTuple):
+    """Reads an answer of positions and rows."""
+
+    width: int
+
+    def __call__(self, end: socket.socket) -> Moved:
+        count = messages.receive_head(end).num_items
+        positions = messages.receive_array(end, count, np.int64)
+        rows = messages.receive_array(end, count * self.width, np.float32)
+        return Moved(positions, rows.reshape(-1, self.width))
+
+
+def _json(end: socket.socket) -> Any:
+    return json.loads(messages.receive_bytes(end, messages.receive_head(end).num_bytes))

@@ -1,0 +1,104 @@
+"""The rows of some tables that one process owns, and the sums of a step's gradients for them.
+
+Owns the arithmetic of a step, whoever calls: a process for itself (`local.py`), or a server for its workers, from
+several threads (`requests.py`). What rows are and how they move is `mxtrain/tables/`'s.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+import numpy as np
+
+from mxtrain.core import exact_sum
+from mxtrain.data.fields import Array
+from mxtrain.kvstore.tables.owner import RowGradients
+from mxtrain.optim.update import Update
+from mxtrain.tables.arena import Arena
+from mxtrain.tables.sums import sum_by_id
+
+NO_IDS: Array = np.zeros(0, np.int64)
+
+
+class RowSums(NamedTuple):
+    """The sums of a step's gradients for the rows of a table."""
+
+    ids: Array  # each once, ascending
+    gradients: Array
+    squares: int | None  # of all their numbers, as `core/exact_sum.py` has it; None where one is not finite
+
+
+class TableShare:
+    """This process's rows of one table, which lie in `arena`."""
+
+    def __init__(self, arena: Arena):
+        self.arena = arena
+        self.num_updates = 0
+        self._moved = NO_IDS  # by the last update, ascending
+        self._uses: list[RowGradients] = []
+        self._sums: RowSums | None = None
+        self._changing = threading.Lock()
+
+    def rows(self, ids: Array) -> Array:
+        """Return rows as the last update has left them."""
+        rows: Array = np.empty((len(ids), self.arena.options.width), np.float32)
+        self.arena.read(ids, rows)
+        return rows
+
+    def moved(self, ids: Array) -> Array:
+        """Return the positions of those ids whose rows the last step may have moved."""
+        if not len(self._moved):
+            return np.zeros(0, np.int64)
+        places = np.minimum(np.searchsorted(self._moved, ids), len(self._moved) - 1)
+        return np.flatnonzero(self._moved[places] == ids)
+
+    def add(self, gradients: RowGradients) -> None:
+        """Take the gradients of a use into the step's sums."""
+        with self._changing:
+            self._uses.append(gradients)
+
+    def finish(self) -> RowSums:
+        """Return the sums of all that was added in this step: of each row in the order of uses, whoever came first."""
+        with self._changing:
+            if self._sums is None:
+                self._sums = _summed(self._uses, self.arena.options.width)
+                self._uses = []
+            return self._sums
+
+    def apply(self, update: Update) -> None:
+        """Move the rows by the sums of the step."""
+        sums = self.finish()
+        gradients = sums.gradients
+        if update.unscale != 1.0:
+            gradients = gradients * np.float32(update.unscale)
+        if update.clip:
+            gradients = np.clip(gradients, np.float32(-update.clip), np.float32(update.clip))
+        self.num_updates += 1
+        self.arena.update(sums.ids, gradients * np.float32(update.factor), self.num_updates, update.rate)
+        self._moved, self._sums = sums.ids, None
+
+    def drop(self) -> None:
+        """Forget the sums of the step."""
+        self._moved, self._uses, self._sums = NO_IDS, [], None
+
+
+def _summed(uses: list[RowGradients], width: int) -> RowSums:
+    if not uses:
+        return RowSums(NO_IDS, np.zeros((0, width), np.float32), 0)
+    ordered = sorted(uses, key=lambda each: each[:2])
+    ids, gradients = sum_by_id(
+        np.concatenate([each.ids for each in ordered]), np.concatenate([each.gradients for each in ordered])
+    )
+    return RowSums(ids, gradients, squares_of(gradients))
+
+
+def squares_of(gradients: Array) -> int | None:
+    """Return the exact sum of the squares of rows, each of which is added column by column; None for no number."""
+    squares: Array = np.zeros(len(gradients))
+    for column in gradients.T:
+        squares += np.square(column, dtype=np.float64)
+    # In float32 the square of such a number is infinite, as it is in the norm of other gradients.
+    if not (squares < np.finfo(np.float32).max).all():
+        return None
+    return exact_sum.of(squares)

@@ -1,0 +1,120 @@
+/* Rows of tables by ids. Each function has a twin in mxtrain/tables/ with the same bits, so sums go from left to right
+   and nothing is contracted. */
+
+#include "table.h"
+
+#include <math.h>
+#include <string.h>
+
+#define GOLDEN 0x9E3779B97F4A7C15u
+#define STRIDE 0xD1B54A32D192ED03u
+#define AHEAD 16 /* slots whose memory is asked for before it is needed */
+
+static inline uint64_t mixed(uint64_t number) {
+    number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9u;
+    number = (number ^ (number >> 27)) * 0x94D049BB133111EBu;
+    return number ^ (number >> 31);
+}
+
+void find_slots(const Index *index, const int64_t *wanted, size_t count, int64_t *slots) {
+    for (size_t at = 0; at < count; at++) {
+        if (at + AHEAD < count)
+            __builtin_prefetch(&index->places[mixed((uint64_t)wanted[at + AHEAD]) & index->mask]);
+        uint64_t place = mixed((uint64_t)wanted[at]) & index->mask;
+        int64_t slot;
+        while ((slot = (int64_t)index->places[place] - 1) >= 0 && index->ids[slot] != wanted[at])
+            place = (place + 1) & index->mask;
+        slots[at] = slot;
+    }
+}
+
+void insert_slots(const Index *index, const int64_t *slots, size_t count) {
+    for (size_t at = 0; at < count; at++) {
+        uint64_t place = mixed((uint64_t)index->ids[slots[at]]) & index->mask;
+        while (index->places[place]) place = (place + 1) & index->mask;
+        index->places[place] = (int32_t)(slots[at] + 1);
+    }
+}
+
+void read_rows(const float *rows, size_t width, const int64_t *slots, const int64_t *ids, size_t count, uint64_t key,
+               float scale, float step, float *out) {
+    for (size_t at = 0; at < count; at++, out += width) {
+        if (at + AHEAD < count && slots[at + AHEAD] >= 0)
+            __builtin_prefetch(&rows[(size_t)slots[at + AHEAD] * width]);
+        if (slots[at] >= 0) {
+            memcpy(out, rows + (size_t)slots[at] * width, width * sizeof(float));
+            continue;
+        }
+        uint64_t begin = mixed((uint64_t)ids[at] * STRIDE + key);
+        for (size_t column = 0; column < width; column++) {
+            float fraction = (float)(mixed(begin + (column + 1) * GOLDEN) >> 40);
+            out[column] = fraction * step - scale;
+        }
+    }
+}
+
+void add_rows_to(float *sums, size_t width, const int64_t *places, const float *rows, size_t count) {
+    for (size_t at = 0; at < count; at++, rows += width) {
+        float *sum = sums + (size_t)places[at] * width;
+        for (size_t column = 0; column < width; column++) sum[column] += rows[column];
+    }
+}
+
+/* One row; `first` and `second` are its parts of those arrays, `single` and `other` its numbers. */
+static inline void move(const Movement *by, size_t width, float *row, float *first, float *second, float *single,
+                        float *other, const float *gradient) {
+    float rate = by->rate, epsilon = by->epsilon;
+    if (by->decay != 0) {
+        float less = rate * by->decay;
+        for (size_t at = 0; at < width; at++) row[at] -= less * row[at];
+    }
+    switch (by->optimizer) {
+    case SGD:
+        for (size_t at = 0; at < width; at++) row[at] -= rate * gradient[at];
+        return;
+    case MOMENTUM:
+        for (size_t at = 0; at < width; at++) {
+            first[at] = by->momentum * first[at] + gradient[at];
+            row[at] -= rate * first[at];
+        }
+        return;
+    case ADAGRAD:
+        for (size_t at = 0; at < width; at++) {
+            first[at] += gradient[at] * gradient[at];
+            row[at] -= rate * gradient[at] / (sqrtf(first[at]) + epsilon);
+        }
+        return;
+    case ADAGRAD_ROW: {
+        float squares = 0;
+        for (size_t at = 0; at < width; at++) squares += gradient[at] * gradient[at];
+        *single += squares / (float)width;
+        float factor = rate / (sqrtf(*single) + epsilon);
+        for (size_t at = 0; at < width; at++) row[at] -= factor * gradient[at];
+        return;
+    }
+    case ADAM: {
+        float rest1 = 1 - by->beta1, rest2 = 1 - by->beta2;
+        /* 1 less the powers of beta, which correct means that began with zero */
+        *single = by->beta1 * *single + rest1;
+        *other = by->beta2 * *other + rest2;
+        for (size_t at = 0; at < width; at++) {
+            first[at] = by->beta1 * first[at] + rest1 * gradient[at];
+            second[at] = by->beta2 * second[at] + rest2 * (gradient[at] * gradient[at]);
+            row[at] -= rate * (first[at] / *single) / (sqrtf(second[at] / *other) + epsilon);
+        }
+        return;
+    }
+    }
+}
+
+static inline float *part(float *array, size_t slot, size_t width) { return array ? array + slot * width : NULL; }
+
+void move_rows(const Movement *movement, size_t width, const int64_t *slots, const float *gradients, size_t count) {
+    for (size_t at = 0; at < count; at++) {
+        if (at + AHEAD < count) __builtin_prefetch(&movement->rows[(size_t)slots[at + AHEAD] * width], 1);
+        size_t slot = (size_t)slots[at];
+        move(movement, width, movement->rows + slot * width, part(movement->first, slot, width),
+             part(movement->second, slot, width), part(movement->single, slot, 1), part(movement->other, slot, 1),
+             gradients + at * width);
+    }
+}

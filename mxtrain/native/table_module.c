@@ -1,0 +1,199 @@
+/* The Python side of table.c: checks arguments, and computes without Python's lock. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "table.h"
+
+/* The buffers of a call, which are given back together. */
+#define MOST_BUFFERS 8
+typedef struct {
+    Py_buffer of[MOST_BUFFERS];
+    int count;
+} Buffers;
+
+static void give_back(Buffers *buffers) {
+    while (buffers->count) PyBuffer_Release(&buffers->of[--buffers->count]);
+}
+
+/* The memory of an array of `size` bytes an item, and the number of items; NULL for None, with no item. */
+static void *items_of(PyObject *array, size_t size, int is_written, Buffers *buffers, size_t *count, int *failed) {
+    *count = 0;
+    if (array == Py_None || *failed) return NULL;
+    Py_buffer *buffer = &buffers->of[buffers->count];
+    if (PyObject_GetBuffer(array, buffer, is_written ? PyBUF_CONTIG : PyBUF_CONTIG_RO)) {
+        *failed = 1;
+        return NULL;
+    }
+    buffers->count++;
+    if ((size_t)buffer->itemsize != size) *failed = 1;
+    *count = (size_t)buffer->len / size;
+    return buffer->buf;
+}
+
+static PyObject *ended(Buffers *buffers, int failed) {
+    give_back(buffers);
+    if (!failed) Py_RETURN_NONE;
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "arrays of a table that do not fit each other");
+    return NULL;
+}
+
+/* Whether numbers are from `least` on, and below `end`. */
+static int are_within(const int64_t *numbers, size_t count, int64_t least, size_t end) {
+    for (size_t at = 0; at < count; at++)
+        if (numbers[at] < least || numbers[at] >= (int64_t)end) return 0;
+    return 1;
+}
+
+PyDoc_STRVAR(find_slots_doc,
+             "find_slots(places, ids, wanted, slots)\n\n"
+             "Write the slot of each wanted id, -1 for one that is not there; see mxtrain/tables/index.py.");
+
+static PyObject *find(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_places, *of_ids, *of_wanted, *of_slots;
+    if (!PyArg_ParseTuple(arguments, "OOOO", &of_places, &of_ids, &of_wanted, &of_slots)) return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t num_places, num_ids, count, num_slots;
+    int32_t *places = items_of(of_places, 4, 0, &buffers, &num_places, &failed);
+    const int64_t *ids = items_of(of_ids, 8, 0, &buffers, &num_ids, &failed);
+    const int64_t *wanted = items_of(of_wanted, 8, 0, &buffers, &count, &failed);
+    int64_t *slots = items_of(of_slots, 8, 1, &buffers, &num_slots, &failed);
+    if (!failed && num_places && !(num_places & (num_places - 1)) && num_slots == count) {
+        Index index = {places, num_places - 1, ids};
+        PyThreadState *lock = PyEval_SaveThread();
+        find_slots(&index, wanted, count, slots);
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
+PyDoc_STRVAR(insert_slots_doc,
+             "insert_slots(places, ids, slots)\n\nPut slots, whose ids are not there, into an index.");
+
+static PyObject *insert(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_places, *of_ids, *of_slots;
+    if (!PyArg_ParseTuple(arguments, "OOO", &of_places, &of_ids, &of_slots)) return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t num_places, num_ids, count;
+    int32_t *places = items_of(of_places, 4, 1, &buffers, &num_places, &failed);
+    const int64_t *ids = items_of(of_ids, 8, 0, &buffers, &num_ids, &failed);
+    const int64_t *slots = items_of(of_slots, 8, 0, &buffers, &count, &failed);
+    if (!failed && num_places && !(num_places & (num_places - 1)) && count < num_places &&
+        are_within(slots, count, 0, num_ids < INT32_MAX ? num_ids : INT32_MAX)) {
+        Index index = {places, num_places - 1, ids};
+        PyThreadState *lock = PyEval_SaveThread();
+        insert_slots(&index, slots, count);
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
+PyDoc_STRVAR(read_rows_doc,
+             "read_rows(rows, slots, ids, key, scale, step, out)\n\n"
+             "Write the rows of slots, and for a slot of -1 the first values of its id.");
+
+static PyObject *read_slots(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_rows, *of_slots, *of_ids, *of_out;
+    unsigned long long key;
+    float scale, step;
+    if (!PyArg_ParseTuple(arguments, "OOOKffO", &of_rows, &of_slots, &of_ids, &key, &scale, &step, &of_out)) return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t num_numbers, count, num_ids, num_out;
+    const float *rows = items_of(of_rows, 4, 0, &buffers, &num_numbers, &failed);
+    const int64_t *slots = items_of(of_slots, 8, 0, &buffers, &count, &failed);
+    const int64_t *ids = items_of(of_ids, 8, 0, &buffers, &num_ids, &failed);
+    float *out = items_of(of_out, 4, 1, &buffers, &num_out, &failed);
+    size_t width = count ? num_out / count : 1;
+    if (!failed && num_ids == count && width && num_out == count * width &&
+        are_within(slots, count, -1, num_numbers / width)) {
+        PyThreadState *lock = PyEval_SaveThread();
+        read_rows(rows, width, slots, ids, count, key, scale, step, out);
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
+PyDoc_STRVAR(add_rows_doc, "add_rows(sums, places, rows)\n\nAdd each row to the sum at its place, in their order.");
+
+static PyObject *add_to_sums(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_sums, *of_places, *of_rows;
+    if (!PyArg_ParseTuple(arguments, "OOO", &of_sums, &of_places, &of_rows)) return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t num_sums, count, num_numbers;
+    float *sums = items_of(of_sums, 4, 1, &buffers, &num_sums, &failed);
+    const int64_t *places = items_of(of_places, 8, 0, &buffers, &count, &failed);
+    const float *rows = items_of(of_rows, 4, 0, &buffers, &num_numbers, &failed);
+    size_t width = count ? num_numbers / count : 1;
+    if (!failed && width && num_numbers == count * width && are_within(places, count, 0, num_sums / width)) {
+        PyThreadState *lock = PyEval_SaveThread();
+        add_rows_to(sums, width, places, rows, count);
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
+PyDoc_STRVAR(move_rows_doc,
+             "move_rows(optimizer, rows, first, second, single, other, slots, gradients, rate, momentum, beta1, beta2,\n"
+             "epsilon, decay)\n\nMove the rows of slots; see mxtrain/tables/movement.py.");
+
+static PyObject *move_slots(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_rows, *of_first, *of_second, *of_single, *of_other, *of_slots, *of_gradients;
+    int optimizer;
+    Movement by;
+    if (!PyArg_ParseTuple(arguments, "iOOOOOOOffffff", &optimizer, &of_rows, &of_first, &of_second, &of_single, &of_other,
+                          &of_slots, &of_gradients, &by.rate, &by.momentum, &by.beta1, &by.beta2, &by.epsilon, &by.decay))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t num_numbers, num_first, num_second, num_single, num_other, count, num_gradients;
+    by.optimizer = (Optimizer)optimizer;
+    by.rows = items_of(of_rows, 4, 1, &buffers, &num_numbers, &failed);
+    by.first = items_of(of_first, 4, 1, &buffers, &num_first, &failed);
+    by.second = items_of(of_second, 4, 1, &buffers, &num_second, &failed);
+    by.single = items_of(of_single, 4, 1, &buffers, &num_single, &failed);
+    by.other = items_of(of_other, 4, 1, &buffers, &num_other, &failed);
+    const int64_t *slots = items_of(of_slots, 8, 0, &buffers, &count, &failed);
+    const float *gradients = items_of(of_gradients, 4, 0, &buffers, &num_gradients, &failed);
+    size_t width = count ? num_gradients / count : 1;
+    size_t num_rows = width ? num_numbers / width : 0;
+    int has_first = optimizer == MOMENTUM || optimizer == ADAGRAD || optimizer == ADAM;
+    int has_single = optimizer == ADAGRAD_ROW || optimizer == ADAM, has_second = optimizer == ADAM;
+    if (!failed && optimizer >= SGD && optimizer <= ADAM && width && num_gradients == count * width &&
+        are_within(slots, count, 0, num_rows) && num_first >= has_first * num_rows * width &&
+        num_second >= has_second * num_rows * width && num_single >= has_single * num_rows &&
+        num_other >= has_second * num_rows) {
+        PyThreadState *lock = PyEval_SaveThread();
+        move_rows(&by, width, slots, gradients, count);
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
+extern PyMethodDef table_methods[];
+PyMethodDef table_methods[] = {
+    {"find_slots", find, METH_VARARGS, find_slots_doc},
+    {"insert_slots", insert, METH_VARARGS, insert_slots_doc},
+    {"read_rows", read_slots, METH_VARARGS, read_rows_doc},
+    {"add_rows", add_to_sums, METH_VARARGS, add_rows_doc},
+    {"move_rows", move_slots, METH_VARARGS, move_rows_doc},
+    {NULL, NULL, 0, NULL},
+};

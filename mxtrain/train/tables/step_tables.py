@@ -1,0 +1,105 @@
+"""The tables of a net in training: rows for each micro-batch, and its gradients, given back to the rows' owners.
+
+Owns when rows are asked for: those of a micro-batch to come while the one before is computed, as far as a table's
+`field` tells them; others when the net asks. The owners are `kvstore/tables/`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, Sequence
+
+import numpy as np
+
+from mxtrain.data.fields import Array
+from mxtrain.data.loading.loader import Batch
+from mxtrain.kvstore.tables.owner import RowGradients, RowPull, TableOwners
+from mxtrain.models.nets.table import Table
+from mxtrain.optim.update import Update
+
+
+@dataclasses.dataclass
+class RowWaits:
+    """How long a net waited for the rows of a table, and how many of them were asked for in advance."""
+
+    seconds: float = 0.0
+    num_rows: int = 0
+    num_ahead: int = 0
+
+
+class TableRows:
+    """The rows of one table, from its owners."""
+
+    def __init__(self, owners: TableOwners, number: int):
+        self._owners, self._number = owners, number
+        self._ahead: list[tuple[Array, RowPull]] = []  # asked for, for micro-batches of this step
+        self._next: list[tuple[Array, RowPull]] = []  # and of the one after it
+        self.waits = RowWaits()
+
+    def ask(self, ids: Array, is_next_step: bool) -> None:
+        """Ask for the rows of a micro-batch to come, of this step or of the next one."""
+        unique = np.unique(ids)
+        if is_next_step:
+            self._next.append((unique, self._owners.prefetch(self._number, unique)))
+        else:
+            self._ahead.append((unique, self._owners.pull(self._number, unique)))
+
+    def rows(self, ids: Array) -> Array:
+        """Return the rows of ids, ascending and each once."""
+        began = time.perf_counter()
+        place = next((at for at, (known, _) in enumerate(self._ahead) if np.array_equal(known, ids)), None)
+        pull = self._owners.pull(self._number, ids) if place is None else self._ahead.pop(place)[1]
+        found = pull.wait()
+        self.waits.seconds += time.perf_counter() - began
+        self.waits.num_rows += len(ids)
+        self.waits.num_ahead += len(ids) if place is not None else 0
+        return found
+
+    def end_step(self) -> None:
+        """Forget what was asked for in vain: the rows have moved."""
+        self._ahead, self._next = self._next, []
+
+
+class StepTables:
+    """The tables of a net, in their order among the owners'."""
+
+    def __init__(self, tables: Sequence[Table], owners: TableOwners):
+        self.tables, self.owners = list(tables), owners
+        self.rows = [TableRows(owners, number) for number in range(len(tables))]
+        for table, source in zip(self.tables, self.rows):
+            table.source = source
+
+    def ask(self, batches: Sequence[Batch], is_next_step: bool) -> None:
+        """Ask for the rows of micro-batches to come."""
+        for batch in batches:
+            for table, source in zip(self.tables, self.rows):
+                ids = batch.arrays.get(table.field)
+                if ids is not None:
+                    source.ask(np.asarray(ids, np.int64).reshape(-1), is_next_step)
+
+    def push(self, device: Any, position: int) -> None:
+        """Give the owners what a micro-batch, computed on a device, made of gradients."""
+        for number, table in enumerate(self.tables):
+            for place, use in enumerate(table.take_uses(device)):
+                ids, gradients = use.gradients()
+                if len(ids) and table.is_trained:
+                    self.owners.push(number, RowGradients(position, place, ids, gradients))
+
+    def finish(self) -> int | None:
+        """Wait for all workers' gradients; see `TableOwners.finish`."""
+        return self.owners.finish()
+
+    def apply(self, update: Update) -> None:
+        """Move the rows."""
+        self.owners.apply(update)
+        self._end_step()
+
+    def drop(self) -> None:
+        """Leave the rows as they are."""
+        self.owners.drop()
+        self._end_step()
+
+    def _end_step(self) -> None:
+        for each in self.rows:
+            each.end_step()

@@ -1,0 +1,172 @@
+"""Rows of a share: they are what a dict of rows would be, in C and in NumPy to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain import native
+from mxtrain.core.errors import UsageError
+from mxtrain.tables import first_values
+from mxtrain.tables.arena import Arena
+from mxtrain.tables.options import OPTIMIZERS, TableOptions
+from mxtrain.tables.sums import sum_by_id
+
+FUNCTIONS = ("find_slots", "insert_slots", "read_rows", "move_rows", "add_rows")
+
+
+def without_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mxtrain.tables import sums
+
+    for name in FUNCTIONS:
+        monkeypatch.setattr(native, name, None)
+    monkeypatch.setattr(sums, "add_rows", None)
+
+
+def reference(options: TableOptions, row: Any, state: dict[str, Any], gradient: Any, rate: float) -> Any:
+    """Return a row moved by one gradient, in float64, from the formulas of the optimizers' papers."""
+    row = row - rate * options.decay * row
+    if options.optimizer == "sgd":
+        return row - rate * gradient
+    if options.optimizer == "momentum":
+        state["m"] = options.momentum * state.get("m", 0) + gradient
+        return row - rate * state["m"]
+    if options.optimizer == "adagrad":
+        state["s"] = state.get("s", 0) + gradient**2
+        return row - rate * gradient / (np.sqrt(state["s"]) + options.epsilon)
+    if options.optimizer == "adagrad_row":
+        state["s"] = state.get("s", 0) + np.mean(gradient**2)
+        return row - rate * gradient / (np.sqrt(state["s"]) + options.epsilon)
+    state["t"] = state.get("t", 0) + 1
+    state["m"] = options.beta1 * state.get("m", 0) + (1 - options.beta1) * gradient
+    state["v"] = options.beta2 * state.get("v", 0) + (1 - options.beta2) * gradient**2
+    mean = state["m"] / (1 - options.beta1 ** state["t"])
+    return row - rate * mean / (np.sqrt(state["v"] / (1 - options.beta2 ** state["t"])) + options.epsilon)
+
+
+def steps(seed: int, width: int, num_ids: int) -> Any:
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(-(1 << 62), 1 << 62, num_ids)
+    for step in range(1, 12):
+        used = np.unique(rng.choice(ids, rng.integers(0, num_ids)))
+        yield step, used, rng.standard_normal((len(used), width)).astype(np.float32), 0.1 / step
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("width", [1, 3, 16])
+def test_rows_move_as_the_papers_have_it(optimizer: str, width: int) -> None:
+    options = TableOptions("t", width, seed=3, optimizer=optimizer, decay=0.01)
+    arena, rows, states = Arena(options), {}, {}
+    for step, ids, gradients, rate in steps(width, width, 2000):
+        arena.update(ids, gradients, step, rate)
+        for id, gradient in zip(ids.tolist(), gradients.astype(np.float64)):
+            row = rows.get(id)
+            row = first_values.rows(options, np.array([id]))[0].astype(np.float64) if row is None else row
+            rows[id] = reference(options, row, states.setdefault(id, {}), gradient, rate)
+    known = np.array(sorted(rows))
+    found = np.empty((len(known), width), np.float32)
+    arena.read(known, found)
+    assert arena.num_rows == len(rows)
+    np.testing.assert_allclose(found, np.array([rows[id] for id in known.tolist()]), rtol=2e-4, atol=2e-6)
+
+
+@pytest.mark.skipif(native.find_slots is None, reason="the part in C is not built")
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_c_and_numpy_have_the_same_bits(
+    optimizer: str, seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    width = int(np.random.default_rng(seed).integers(1, 40))
+    options = TableOptions(
+        "t",
+        width,
+        seed=seed,
+        optimizer=optimizer,
+        decay=0.01 * (seed % 2),
+        admit_after=1 + seed // 2,
+        expire_after=4,
+    )
+    found = []
+    for is_native in (True, False):
+        if not is_native:
+            without_c(monkeypatch)
+        arena = Arena(options, tmp_path if seed % 2 else None)
+        rows = []
+        for step, ids, gradients, rate in steps(seed, width, 3000):
+            arena.update(ids, gradients, step, rate)
+            rows.append(arena.expire(step))
+            some = np.concatenate([ids, np.arange(50)])
+            rows.append(np.empty((len(some), width), np.float32))
+            arena.read(some, rows[-1])
+        found.append([np.array(each).tobytes() for each in rows] + [arena.num_rows])
+    assert found[0] == found[1]
+
+
+def test_an_unknown_row_is_read_as_it_will_begin_and_does_not_come_to_life() -> None:
+    options = TableOptions("t", 5, seed=9, scale=0.5)
+    arena, ids = Arena(options), np.array([7, -3, 1 << 60])
+    found = np.empty((3, 5), np.float32)
+    arena.read(ids, found)
+    assert np.array_equal(found, first_values.rows(options, ids)) and arena.num_rows == 0
+    assert np.abs(found).max() <= 0.5 and len(np.unique(found)) == 15
+    other = first_values.rows(TableOptions("u", 5, seed=9, scale=0.5), ids)
+    assert not np.intersect1d(found, other).size
+    arena.update(ids[:1], np.zeros((1, 5), np.float32), 1, 1.0)
+    again = np.empty((3, 5), np.float32)
+    arena.read(ids, again)
+    assert np.array_equal(found, again) and arena.num_rows == 1
+
+
+def test_admission_counts_steps_and_expiry_forgets_what_no_step_used() -> None:
+    arena = Arena(TableOptions("t", 2, optimizer="sgd", scale=0.0, admit_after=3, expire_after=2))
+    ids, gradients = np.array([1, 2]), np.ones((2, 2), np.float32)
+    for step in (1, 2):
+        arena.update(ids, gradients, step, 1.0)
+        assert arena.num_rows == 0
+    arena.update(ids[:1], gradients[:1], 3, 1.0)
+    assert arena.num_rows == 1
+    found = np.empty((2, 2), np.float32)
+    arena.read(ids, found)
+    assert found.tolist() == [[-1, -1], [0, 0]]
+    assert arena.expire(4) == 0 and arena.expire(5) == 1 and arena.num_rows == 0
+    arena.read(ids, found)
+    assert found.tolist() == [[0, 0], [0, 0]]
+    for step in (6, 7, 8):
+        arena.update(ids[:1], gradients[:1], step, 1.0)
+    assert arena.num_rows == 1 and arena.num_slots == 1  # the slot that was free
+
+
+def test_a_limit_ends_in_words() -> None:
+    arena = Arena(TableOptions("users", 2, max_rows=3))
+    arena.update(np.arange(3), np.ones((3, 2), np.float32), 1, 1.0)
+    with pytest.raises(UsageError, match="table users: 4 rows are more than its limit of 3.*max_rows"):
+        arena.update(np.array([9]), np.ones((1, 2), np.float32), 2, 1.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"width": 0}, {"optimizer": "adgrad"}, {"epsilon": 0.0}, {"scale": float("nan")}, {"admit_after": 0}],
+)
+def test_options_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="table t"):
+        TableOptions(**{"name": "t", "width": 4, **wrong})
+
+
+@pytest.mark.parametrize("is_native", [True, False])
+def test_equal_ids_are_added_in_their_order(is_native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_native:
+        without_c(monkeypatch)
+    rng = np.random.default_rng(5)
+    ids = rng.integers(-5, 5, 400)
+    rows = (rng.standard_normal((400, 3)) * 10.0 ** rng.integers(-6, 6, (400, 1))).astype(np.float32)
+    unique, sums = sum_by_id(ids, rows)
+    assert np.array_equal(unique, np.unique(ids))
+    for id, total in zip(unique, sums):
+        expected = np.zeros(3, np.float32)
+        for row in rows[ids == id]:
+            expected = expected + row
+        assert np.array_equal(total, expected)
+    assert [len(each) for each in sum_by_id(ids[:0], rows[:0])] == [0, 0]
