@@ -15,7 +15,7 @@ ENGINES = ("mxnet", "gluoncv")
 LOADING = {f"mxtrain.runtime.{name}" for name in ("mx", "gluoncv", "amp")}
 
 # These never reach mxnet: not through another module, and not by an import inside a function.
-WITHOUT_MXNET = ("config", "core", "native", "data", "cluster", "checkpoint", "launch", "report")
+WITHOUT_MXNET = ("config", "core", "native", "tables", "data", "cluster", "checkpoint", "launch", "report")
 MODULES_WITHOUT_MXNET = (
     *("optim.average_plan", "optim.early_stop", "optim.schedules", "optim.weight_decay"),
     *("train.cluster.join", "train.telemetry.loss_alarm", "train.cluster.node_info", "train.signals"),
