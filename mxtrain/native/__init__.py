@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 INTERFACE = (
-    3  # of the functions below; a checkout that was updated may hold what was built from its older sources
+    4  # of the functions below; a checkout that was updated may hold what was built from its older sources
 )
 
 _built: Any
@@ -55,11 +55,15 @@ block_maxima: Function | None = getattr(_built, "block_maxima", None)
 new_addition: Function | None = getattr(_built, "new_addition", None)
 ADD_IN_ENGINE: int = getattr(_built, "ADD_IN_ENGINE", 0)
 FREE: int = getattr(_built, "FREE", 0)
-# find_slots(places, ids, wanted, slots), insert_slots(places, ids, slots): see tables/index.py
+# find_slots(places, num_places, ids, wanted, slots), insert_slots(places, num_places, ids, slots): see tables/index.py
 find_slots: Function | None = getattr(_built, "find_slots", None)
 insert_slots: Function | None = getattr(_built, "insert_slots", None)
+# hash_texts(data, starts, ends, hashes): see tables/hashing.py
+hash_texts: Function | None = getattr(_built, "hash_texts", None)
 # read_rows(rows, slots, ids, key, scale, step, out), move_rows(...): see tables/arena.py and tables/movement.py
 read_rows: Function | None = getattr(_built, "read_rows", None)
 move_rows: Function | None = getattr(_built, "move_rows", None)
+# gather(column, item_bytes, slots, records, offset): see tables/records.py
+gather: Function | None = getattr(_built, "gather", None)
 # add_rows(sums, places, rows): see tables/sums.py
 add_rows: Function | None = getattr(_built, "add_rows", None)

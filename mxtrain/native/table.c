@@ -16,23 +16,50 @@ static inline uint64_t mixed(uint64_t number) {
     return number ^ (number >> 31);
 }
 
+/* The place where an id is looked for first: it grows with the hash. */
+static inline size_t first_place(const Index *index, int64_t id) {
+    return (size_t)((mixed((uint64_t)id) >> 32) * index->num_places >> 32);
+}
+
 void find_slots(const Index *index, const int64_t *wanted, size_t count, int64_t *slots) {
     for (size_t at = 0; at < count; at++) {
-        if (at + AHEAD < count)
-            __builtin_prefetch(&index->places[mixed((uint64_t)wanted[at + AHEAD]) & index->mask]);
-        uint64_t place = mixed((uint64_t)wanted[at]) & index->mask;
+        if (at + 2 * AHEAD < count) __builtin_prefetch(&index->places[first_place(index, wanted[at + 2 * AHEAD])]);
+        if (at + AHEAD < count) {
+            int64_t next = (int64_t)index->places[first_place(index, wanted[at + AHEAD])] - 1;
+            if (next >= 0) __builtin_prefetch(&index->ids[next]);
+        }
+        size_t place = first_place(index, wanted[at]);
         int64_t slot;
-        while ((slot = (int64_t)index->places[place] - 1) >= 0 && index->ids[slot] != wanted[at])
-            place = (place + 1) & index->mask;
+        while ((slot = (int64_t)index->places[place] - 1) >= 0 && index->ids[slot] != wanted[at]) place++;
         slots[at] = slot;
     }
 }
 
 void insert_slots(const Index *index, const int64_t *slots, size_t count) {
     for (size_t at = 0; at < count; at++) {
-        uint64_t place = mixed((uint64_t)index->ids[slots[at]]) & index->mask;
-        while (index->places[place]) place = (place + 1) & index->mask;
+        if (at + 2 * AHEAD < count) __builtin_prefetch(&index->ids[slots[at + 2 * AHEAD]]);
+        if (at + AHEAD < count)
+            __builtin_prefetch(&index->places[first_place(index, index->ids[slots[at + AHEAD]])], 1);
+        size_t place = first_place(index, index->ids[slots[at]]);
+        while (index->places[place]) place++;
         index->places[place] = (int32_t)(slots[at] + 1);
+    }
+}
+
+void hash_texts(const uint8_t *data, const int64_t *starts, const int64_t *ends, size_t count, int64_t *hashes) {
+    for (size_t at = 0; at < count; at++) {
+        const uint8_t *text = data + starts[at];
+        size_t left = (size_t)(ends[at] - starts[at]);
+        uint64_t state = mixed(left + GOLDEN);
+        while (left) {
+            uint64_t word = 0;
+            size_t length = left < sizeof word ? left : sizeof word;
+            memcpy(&word, text, length);
+            state = mixed(state ^ word);
+            text += length;
+            left -= length;
+        }
+        hashes[at] = (int64_t)state;
     }
 }
 
@@ -50,6 +77,14 @@ void read_rows(const float *rows, size_t width, const int64_t *slots, const int6
             float fraction = (float)(mixed(begin + (column + 1) * GOLDEN) >> 40);
             out[column] = fraction * step - scale;
         }
+    }
+}
+
+void gather_items(const uint8_t *column, size_t item_bytes, const int64_t *slots, size_t count, uint8_t *records,
+                  size_t record_bytes) {
+    for (size_t at = 0; at < count; at++, records += record_bytes) {
+        if (at + AHEAD < count) __builtin_prefetch(column + (size_t)slots[at + AHEAD] * item_bytes);
+        memcpy(records, column + (size_t)slots[at] * item_bytes, item_bytes);
     }
 }
 

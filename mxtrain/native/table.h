@@ -6,11 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An index from ids to slots: places of slots + 1, 0 where there is none, in open addressing. `mask` is the number of
-   places less one, a power of two; some have to be empty. */
+/* An index from ids to slots: places of slots + 1, 0 where there is none, in open addressing. Behind the last of the
+   `num_places`, below 2^32, are more of them: as many as there are slots, and one that is empty. */
 typedef struct {
     int32_t *places;
-    uint64_t mask;
+    uint64_t num_places;
     const int64_t *ids; /* of slots */
 } Index;
 
@@ -20,9 +20,16 @@ void find_slots(const Index *index, const int64_t *wanted, size_t count, int64_t
 /* Put in slots, whose ids are not there yet. */
 void insert_slots(const Index *index, const int64_t *slots, size_t count);
 
+/* The hash of each text, from its start to its end in `data`. */
+void hash_texts(const uint8_t *data, const int64_t *starts, const int64_t *ends, size_t count, int64_t *hashes);
+
 /* The rows of slots; for a slot of -1 the first values that its id has by `key`, from -scale to scale. */
 void read_rows(const float *rows, size_t width, const int64_t *slots, const int64_t *ids, size_t count, uint64_t key,
                float scale, float step, float *out);
+
+/* Copy the item of each slot in a column to one record after the other. */
+void gather_items(const uint8_t *column, size_t item_bytes, const int64_t *slots, size_t count, uint8_t *records,
+                  size_t record_bytes);
 
 /* Add each row to the sum at its place, in their order. */
 void add_rows_to(float *sums, size_t width, const int64_t *places, const float *rows, size_t count);

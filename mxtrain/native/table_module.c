@@ -45,23 +45,29 @@ static int are_within(const int64_t *numbers, size_t count, int64_t least, size_
     return 1;
 }
 
+/* Whether an index has room for all slots behind its last place. */
+static int is_index(unsigned long long num_places, size_t size, size_t num_ids) {
+    return num_places && num_places >> 32 == 0 && num_ids <= INT32_MAX && size > num_places + num_ids;
+}
+
 PyDoc_STRVAR(find_slots_doc,
-             "find_slots(places, ids, wanted, slots)\n\n"
+             "find_slots(places, num_places, ids, wanted, slots)\n\n"
              "Write the slot of each wanted id, -1 for one that is not there; see mxtrain/tables/index.py.");
 
 static PyObject *find(PyObject *module, PyObject *arguments) {
     (void)module;
     PyObject *of_places, *of_ids, *of_wanted, *of_slots;
-    if (!PyArg_ParseTuple(arguments, "OOOO", &of_places, &of_ids, &of_wanted, &of_slots)) return NULL;
+    unsigned long long num_places;
+    if (!PyArg_ParseTuple(arguments, "OKOOO", &of_places, &num_places, &of_ids, &of_wanted, &of_slots)) return NULL;
     Buffers buffers = {.count = 0};
     int failed = 0;
-    size_t num_places, num_ids, count, num_slots;
-    int32_t *places = items_of(of_places, 4, 0, &buffers, &num_places, &failed);
+    size_t size, num_ids, count, num_slots;
+    int32_t *places = items_of(of_places, 4, 0, &buffers, &size, &failed);
     const int64_t *ids = items_of(of_ids, 8, 0, &buffers, &num_ids, &failed);
     const int64_t *wanted = items_of(of_wanted, 8, 0, &buffers, &count, &failed);
     int64_t *slots = items_of(of_slots, 8, 1, &buffers, &num_slots, &failed);
-    if (!failed && num_places && !(num_places & (num_places - 1)) && num_slots == count) {
-        Index index = {places, num_places - 1, ids};
+    if (!failed && is_index(num_places, size, num_ids) && num_slots == count) {
+        Index index = {places, num_places, ids};
         PyThreadState *lock = PyEval_SaveThread();
         find_slots(&index, wanted, count, slots);
         PyEval_RestoreThread(lock);
@@ -72,26 +78,52 @@ static PyObject *find(PyObject *module, PyObject *arguments) {
 }
 
 PyDoc_STRVAR(insert_slots_doc,
-             "insert_slots(places, ids, slots)\n\nPut slots, whose ids are not there, into an index.");
+             "insert_slots(places, num_places, ids, slots)\n\nPut slots, whose ids are not there, into an index.");
 
 static PyObject *insert(PyObject *module, PyObject *arguments) {
     (void)module;
     PyObject *of_places, *of_ids, *of_slots;
-    if (!PyArg_ParseTuple(arguments, "OOO", &of_places, &of_ids, &of_slots)) return NULL;
+    unsigned long long num_places;
+    if (!PyArg_ParseTuple(arguments, "OKOO", &of_places, &num_places, &of_ids, &of_slots)) return NULL;
     Buffers buffers = {.count = 0};
     int failed = 0;
-    size_t num_places, num_ids, count;
-    int32_t *places = items_of(of_places, 4, 1, &buffers, &num_places, &failed);
+    size_t size, num_ids, count;
+    int32_t *places = items_of(of_places, 4, 1, &buffers, &size, &failed);
     const int64_t *ids = items_of(of_ids, 8, 0, &buffers, &num_ids, &failed);
     const int64_t *slots = items_of(of_slots, 8, 0, &buffers, &count, &failed);
-    if (!failed && num_places && !(num_places & (num_places - 1)) && count < num_places &&
-        are_within(slots, count, 0, num_ids < INT32_MAX ? num_ids : INT32_MAX)) {
-        Index index = {places, num_places - 1, ids};
+    if (!failed && is_index(num_places, size, num_ids) && are_within(slots, count, 0, num_ids)) {
+        Index index = {places, num_places, ids};
         PyThreadState *lock = PyEval_SaveThread();
         insert_slots(&index, slots, count);
         PyEval_RestoreThread(lock);
     } else {
         failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
+PyDoc_STRVAR(hash_texts_doc,
+             "hash_texts(data, starts, ends, hashes)\n\n"
+             "Write the hash of each text in `data`; see mxtrain/tables/hashing.py.");
+
+static PyObject *hashes_of_texts(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_data, *of_starts, *of_ends, *of_hashes;
+    if (!PyArg_ParseTuple(arguments, "OOOO", &of_data, &of_starts, &of_ends, &of_hashes)) return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t num_bytes, count, num_ends, num_hashes;
+    const uint8_t *data = items_of(of_data, 1, 0, &buffers, &num_bytes, &failed);
+    const int64_t *starts = items_of(of_starts, 8, 0, &buffers, &count, &failed);
+    const int64_t *ends = items_of(of_ends, 8, 0, &buffers, &num_ends, &failed);
+    int64_t *hashes = items_of(of_hashes, 8, 1, &buffers, &num_hashes, &failed);
+    failed = failed || num_ends != count || num_hashes != count || !are_within(starts, count, 0, num_bytes + 1) ||
+             !are_within(ends, count, 0, num_bytes + 1);
+    for (size_t at = 0; !failed && at < count; at++) failed = starts[at] > ends[at];
+    if (!failed) {
+        PyThreadState *lock = PyEval_SaveThread();
+        hash_texts(data, starts, ends, count, hashes);
+        PyEval_RestoreThread(lock);
     }
     return ended(&buffers, failed);
 }
@@ -118,6 +150,34 @@ static PyObject *read_slots(PyObject *module, PyObject *arguments) {
         are_within(slots, count, -1, num_numbers / width)) {
         PyThreadState *lock = PyEval_SaveThread();
         read_rows(rows, width, slots, ids, count, key, scale, step, out);
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
+PyDoc_STRVAR(gather_doc,
+             "gather(column, item_bytes, slots, records, offset)\n\n"
+             "Copy the item of each slot in the bytes of a column into the bytes of one record after the other.");
+
+static PyObject *gather(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_column, *of_slots, *of_records;
+    Py_ssize_t item_bytes, offset;
+    if (!PyArg_ParseTuple(arguments, "OnOOn", &of_column, &item_bytes, &of_slots, &of_records, &offset)) return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t num_bytes, count, size;
+    const uint8_t *column = items_of(of_column, 1, 0, &buffers, &num_bytes, &failed);
+    const int64_t *slots = items_of(of_slots, 8, 0, &buffers, &count, &failed);
+    uint8_t *records = items_of(of_records, 1, 1, &buffers, &size, &failed);
+    size_t record_bytes = count ? size / count : 0;
+    if (!failed && item_bytes > 0 && offset >= 0 && size == count * record_bytes &&
+        (!count || (size_t)item_bytes + (size_t)offset <= record_bytes) &&
+        are_within(slots, count, 0, num_bytes / (size_t)item_bytes)) {
+        PyThreadState *lock = PyEval_SaveThread();
+        gather_items(column, (size_t)item_bytes, slots, count, records + offset, record_bytes);
         PyEval_RestoreThread(lock);
     } else {
         failed = 1;
@@ -192,7 +252,9 @@ extern PyMethodDef table_methods[];
 PyMethodDef table_methods[] = {
     {"find_slots", find, METH_VARARGS, find_slots_doc},
     {"insert_slots", insert, METH_VARARGS, insert_slots_doc},
+    {"hash_texts", hashes_of_texts, METH_VARARGS, hash_texts_doc},
     {"read_rows", read_slots, METH_VARARGS, read_rows_doc},
+    {"gather", gather, METH_VARARGS, gather_doc},
     {"add_rows", add_to_sums, METH_VARARGS, add_rows_doc},
     {"move_rows", move_slots, METH_VARARGS, move_rows_doc},
     {NULL, NULL, 0, NULL},

@@ -1,28 +1,23 @@
 """One process's share of a table: rows, what their optimizer remembers, and which ids they are of.
 
-Owns where rows lie: each in a slot of arrays that grow in place (`reserved.py`), in memory or in files. A row comes to
-life when it is first moved, and is what `first_values.py` says before. Nothing here knows of other processes.
+Owns when a row comes to life, which is when it is first moved, and what becomes of it then; before, it is what
+`first_values.py` says. Where rows lie is `records.py`'s. Nothing here knows of other processes.
 """
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mxtrain import native
-from mxtrain.core.errors import UsageError
-from mxtrain.core.system import machine
 from mxtrain.tables import first_values, movement
-from mxtrain.tables.index import MOST_SLOTS, Index
 from mxtrain.tables.options import TableOptions
-from mxtrain.tables.reserved import Reserved
+from mxtrain.tables.records import Column, Records
 from mxtrain.tables.sightings import Sightings
 
-CHUNK = 1 << 16  # slots whose memory is accounted for at a time
-RESERVED_BYTES = 1 << 42  # of address space for an array, where no limit says how many rows it may have
+ROW = "row"  # the column of what is read; those of the optimizer are numbered
 
 
 class Arena:
@@ -30,117 +25,73 @@ class Arena:
 
     def __init__(self, options: TableOptions, folder: Path | None = None):
         self.options = options
-        row_bytes = 4 * options.width
-        capacity = min(options.max_rows or MOST_SLOTS, MOST_SLOTS, RESERVED_BYTES // row_bytes)
-        self._ids = Reserved(capacity, (), np.int64, folder)
-        self._rows = Reserved(capacity, (options.width,), np.float32, folder)
-        self._states = [Reserved(capacity, shape, np.float32, folder) for shape in options.state_shapes]
-        self._last = Reserved(
-            capacity, (), np.int32, folder
-        )  # the step that has last moved it; 0: a free slot
-        self._index = Index(self._ids.array)
-        self._sightings = Sightings(options.admit_after) if options.admit_after > 1 else None
-        self.num_slots = 0  # used by now, free ones too
-        self._free: list[int] = []
+        name = f"table {options.name}"
+        states = [Column(f"state{number}", shape, "<f4") for number, shape in enumerate(options.state_shapes)]
+        self.records = Records(
+            name, [Column(ROW, (options.width,), "<f4"), *states], options.max_rows, folder
+        )
+        self.rows = self.records.columns[ROW]
+        self._states = [self.records.columns[each.name] for each in states]
+        self.sightings = Sightings(name, options.admit_after) if options.admit_after > 1 else None
 
     @property
     def num_rows(self) -> int:
         """The number of rows that there are."""
-        return self.num_slots - len(self._free)
-
-    @property
-    def row_bytes(self) -> int:
-        """The bytes of a row with its id, its optimizer's state and its last step, without the index."""
-        return 8 + 4 * (self.options.width + sum(map(math.prod, self.options.state_shapes))) + 4
+        return len(self.records)
 
     @property
     def num_bytes(self) -> int:
-        """The bytes of all rows that there are or were, and of the index."""
-        return self.num_slots * self.row_bytes + self._index.places.nbytes
+        """The bytes of all rows that there are, and of what is noted of others."""
+        return self.records.num_bytes + (self.sightings.records.num_bytes if self.sightings else 0)
 
     def read(self, ids: Any, into: Any) -> None:
         """Write the rows of int64 ids, in their order; a row that is not there is read as it will begin."""
-        slots = self._index.find(ids)
-        if native.read_rows is not None:
-            options = self.options
-            step = np.float32(options.scale * 2.0 ** (1 - first_values.FRACTION_BITS))
-            key = first_values.key_of(options)
-            native.read_rows(self._rows.array, slots, ids, key, options.scale, float(step), into)
-            return
-        known = slots >= 0
-        into[known] = self._rows.array[slots[known]]
-        into[~known] = first_values.rows(self.options, ids[~known])
+        self._read(self.records.index.find(ids), ids, into)
 
     def update(self, ids: Any, gradients: Any, step: int, rate: float) -> None:
-        """Move rows by the sums of their gradients in a `step`, which counts from 1; each id is there once.
+        """Move rows by the sums of their gradients in a `step`; each id is there once.
 
-        Rows that are not there come to life, once they are admitted; gradients of others are lost.
+        Steps count up from 1. Rows that are not there come to life, once they are admitted; gradients of others are
+        lost.
         """
-        slots = self._index.find(ids)
-        absent = np.flatnonzero(slots < 0)
-        if len(absent):
+        with self.records.changing:
+            self.records.begin_step(step)
+            slots = self.records.index.find(ids)
+            absent = np.flatnonzero(slots < 0)
             admitted = absent
-            if self._sightings is not None:
-                admitted = absent[self._sightings.admit(ids[absent])]
+            if self.sightings is not None:
+                admitted = absent[self.sightings.admit(ids[absent], step)]
             slots[admitted] = self._new_rows(ids[admitted])
             if len(admitted) < len(absent):
-                known = slots >= 0
-                slots, gradients = slots[known], np.ascontiguousarray(gradients[known])
-        states = [each.array for each in self._states]
-        movement.move(self.options, self._rows.array, states, slots, gradients, rate)
-        self._last.array[slots] = step
+                is_there = slots >= 0
+                slots, gradients = slots[is_there], np.ascontiguousarray(gradients[is_there])
+            self.records.use(slots, step)
+            movement.move(self.options, self.rows, self._states, slots, gradients, rate)
 
     def expire(self, step: int) -> int:
-        """Forget the rows that no step of the last `expire_after` has moved; return how many."""
+        """Forget the rows that no step of the last `expire_after` has used, and sightings; return how many rows."""
         if not self.options.expire_after:
             return 0
-        last = self._last.array[: self.num_slots]
-        old = np.flatnonzero((last > 0) & (last <= step - self.options.expire_after))
-        if len(old):
-            last[old] = 0
-            self._free.extend(old[::-1].tolist())  # the lowest is used first
-            self._index.rebuild(np.flatnonzero(last > 0))
-        return len(old)
+        last = step - self.options.expire_after
+        if self.sightings is not None:
+            with self.sightings.records.changing:
+                self.sightings.records.forget_until(last)
+        with self.records.changing:
+            return self.records.forget_until(last)
 
     def _new_rows(self, ids: Any) -> Any:
         """Return slots with first values for ids that are not there."""
-        count = len(ids)
-        num_reused = min(count, len(self._free))
-        reused = [self._free.pop() for _ in range(num_reused)]
-        self._make_room(count - num_reused)
-        start = self.num_slots
-        slots = np.concatenate([np.array(reused, np.int64), np.arange(start, start + count - num_reused)])
-        self.num_slots = start + count - num_reused
-        self._ids.array[slots] = ids
-        self._rows.array[slots] = first_values.rows(self.options, ids)
-        for each in self._states:
-            each.array[slots[:num_reused]] = 0
-        self._index.insert(slots)
+        slots = self.records.add(ids)
+        if len(slots):
+            self._read(np.full(len(ids), -1), ids, self.rows[slots[0] : slots[-1] + 1])
         return slots
 
-    def _make_room(self, count: int) -> None:
-        """Refuse rows beyond the limit, or the memory or disk that is left, before they would end the process."""
-        wanted, name = self.num_slots + count, f"table {self.options.name}"
-        limit = len(self._ids.array)
-        if wanted > limit:
-            raise UsageError(
-                f"{name}: {wanted} rows are more than its limit of {limit} on a server; raise max_rows, let rows expire "
-                "(expire_after) or admit fewer (admit_after)"
-            )
-        if self.num_slots // CHUNK == wanted // CHUNK and self.num_slots:
+    def _read(self, slots: Any, ids: Any, into: Any) -> None:
+        """Write the rows of slots; for those of -1 the first values of their ids."""
+        if native.read_rows is not None:
+            step, key = first_values.step_of(self.options), first_values.key_of(self.options)
+            native.read_rows(self.rows, slots, ids, key, self.options.scale, step, into)
             return
-        num_slots = min(limit, (wanted // CHUNK + 1) * CHUNK)
-        try:
-            for each in (self._ids, self._rows, *self._states, self._last):
-                each.grow(num_slots)
-        except OSError as error:
-            raise UsageError(
-                f"{name}: no room for {num_slots} rows ({error.strerror}); see --store-dir"
-            ) from None
-        if self._rows.is_in_memory:
-            left, needed = machine.available_memory(), (num_slots - self.num_slots) * self.row_bytes
-            if left is not None and left < needed:
-                raise UsageError(
-                    f"{name}: {num_slots} rows take {needed >> 20} MB more than the {self.num_bytes >> 20} MB there "
-                    f"are, and {left >> 20} MB are left; give more --num-servers, or --store-dir for files on a disk"
-                )
+        is_there = slots >= 0
+        into[is_there] = self.rows[slots[is_there]]
+        into[~is_there] = first_values.rows(self.options, ids[~is_there])

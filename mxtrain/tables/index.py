@@ -1,21 +1,27 @@
-"""The index of a share: from an id to the slot in which its row lies, in open addressing.
+"""The index of records: from an id to the slot in which its record lies, in open addressing.
 
-A place holds a slot + 1 in an int32, 0 where it is empty, so the index takes 4 bytes of 5 to 11 a row; the ids
-themselves are an array by slot, which is not the index's. C and NumPy fill places in other orders and find the same.
+A place holds a slot + 1 in an int32, 0 where it is empty, so the index takes 4 bytes of 5.3 to 6.7 a record; the ids
+themselves are an array by slot, which is not the index's. The place where an id is looked for first grows with its hash,
+so records can be gone through in the order of hashes, and the index grows in place: from its end to its beginning all
+move on. Behind the last place there is always room for what has not found any, so nothing begins anew at the first. C
+and NumPy fill places in other orders and find the same.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
 from mxtrain import native
-from mxtrain.tables.first_values import mixed
+from mxtrain.tables.hashing import hashes_of
+from mxtrain.tables.reserved import Reserved
 
 LEAST_PLACES = 1 << 10
 MOST_SLOTS = (1 << 31) - 2
-FULL = 0.75  # of the places; a larger index is made then
+FULL, GROWTH = 0.75, 1.25  # of the places: from how many on there are more, and how many times as many
+AT_A_TIME = 1 << 16  # places that move on, or are looked at
+TOP = np.uint64(32)  # bits of a hash, by which a place is chosen
 
 
 class Index:
@@ -23,65 +29,110 @@ class Index:
 
     def __init__(self, ids: Any):
         self._ids = ids
-        self.places = np.zeros(LEAST_PLACES, np.int32)
-        self._num_slots = 0
+        # Of which the last third is for ids that all want the last place.
+        self._places = Reserved(3 * len(ids) + 2 * LEAST_PLACES, (), np.int32).array
+        self._num_places, self._num_slots = LEAST_PLACES, 0
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of the places."""
+        return 4 * self._num_places
 
     def find(self, wanted: Any) -> Any:
         """Return the slot of each id, -1 for one that is not there."""
         slots: Any = np.empty(len(wanted), np.int64)
         if native.find_slots is not None:
-            native.find_slots(self.places, self._ids, wanted, slots)
+            native.find_slots(self._places, self._num_places, self._ids, wanted, slots)
             return slots
-        mask = np.uint64(len(self.places) - 1)
-        left, place = np.arange(len(wanted)), mixed(wanted.view(np.uint64)) & mask
+        left, place = np.arange(len(wanted)), self._first_places(wanted)
         while len(left):
-            found = self.places[place].astype(np.int64) - 1
-            slots[left] = found
-            goes_on = (found >= 0) & (self._ids[found] != wanted[left])
-            left, place = left[goes_on], (place[goes_on] + np.uint64(1)) & mask
+            here = self._places[place].astype(np.int64) - 1
+            slots[left] = here
+            goes_on = (here >= 0) & (self._ids[here] != wanted[left])
+            left, place = left[goes_on], place[goes_on] + 1
         return slots
 
     def insert(self, slots: Any) -> None:
         """Add slots, whose ids are set and not in the index yet, each once."""
-        if self._num_slots + len(slots) > FULL * len(self.places):
-            self._grow(self._num_slots + len(slots))
+        count = self._num_slots + len(slots)
+        if count > FULL * self._num_places:
+            self._spread(max(int(count / FULL) + 1, int(GROWTH * self._num_places)))
         self._put(slots)
-        self._num_slots += len(slots)
+        self._num_slots = count
 
-    def rebuild(self, slots: Any) -> None:
-        """Have these slots and no others."""
-        self.places = np.zeros(_num_places(len(slots)), np.int32)
-        self._put(slots)
-        self._num_slots = len(slots)
+    def drop(self, stays: Callable[[Any], Any]) -> None:
+        """Leave out slots: `stays` tells of an array of them which stay."""
+        self._num_slots = self._spread(self._num_places, stays)
 
-    def _grow(self, num_slots: int) -> None:
-        old = self.places
-        self.places = np.zeros(_num_places(num_slots), np.int32)
-        for start in range(0, len(old), 1 << 20):  # a second copy of all slots would be as large as the index
-            part = old[start : start + (1 << 20)]
-            self._put(part[part > 0].astype(np.int64) - 1)
+    def renumber(self, old: Any, new: Any) -> None:
+        """Let records be in `new` slots that were in the `old` ones, which ascend and are above all that stay."""
+        if len(old):
+            for start in range(0, self._end_of_run(self._num_places), AT_A_TIME):
+                part = self._places[start : start + AT_A_TIME]
+                moving = np.flatnonzero(part > old[0])
+                part[moving] = new[np.searchsorted(old, part[moving] - 1)] + 1
+
+    def slots_between(self, low: int, high: int) -> Any:
+        """Return the slots of ids with hashes from `low` on, below `high`, in no order."""
+        first, last = (((bound >> 32) * self._num_places) >> 32 for bound in (low, high))
+        part = self._places[first : self._end_of_run(last)]
+        slots = part[part > 0].astype(np.int64) - 1
+        hashes = hashes_of(self._ids[slots])
+        is_inside = hashes >= np.uint64(low)
+        if high < 1 << 64:
+            is_inside &= hashes < np.uint64(high)
+        return slots[is_inside]
+
+    def _spread(self, num_places: int, stays: Callable[[Any], Any] | None = None) -> int:
+        """Have so many places, not fewer than before; return how many slots there are.
+
+        Places are emptied from behind, from an empty one to an empty one, and their slots put in again. None of them
+        wants a place further to the front, where places are still to be emptied.
+        """
+        end, count = self._end_of_run(self._num_places), 0
+        self._num_places = num_places
+        while end:
+            start = self._start_of_run(max(0, end - AT_A_TIME))
+            part = self._places[start:end]
+            slots = part[part > 0].astype(np.int64) - 1
+            part[:] = 0
+            if stays is not None:
+                slots = slots[stays(slots)]
+            self._put(slots)
+            end, count = start, count + len(slots)
+        return count
+
+    def _end_of_run(self, place: int) -> int:
+        """Return the first empty place from `place` on."""
+        while True:
+            empty = np.flatnonzero(self._places[place : place + LEAST_PLACES] == 0)
+            if len(empty):
+                return place + int(empty[0])
+            place += LEAST_PLACES
+
+    def _start_of_run(self, place: int) -> int:
+        """Return the last place up to `place` that is behind an empty one, or the first of all."""
+        while place:
+            start = max(0, place - LEAST_PLACES)
+            empty = np.flatnonzero(self._places[start:place] == 0)
+            if len(empty):
+                return start + int(empty[-1]) + 1
+            place = start
+        return 0
+
+    def _first_places(self, ids: Any) -> Any:
+        top = hashes_of(ids) >> TOP
+        return ((top * np.uint64(self._num_places)) >> TOP).astype(np.int64)
 
     def _put(self, slots: Any) -> None:
         if native.insert_slots is not None:
-            native.insert_slots(self.places, self._ids, slots)
+            native.insert_slots(self._places, self._num_places, self._ids, slots)
             return
-        mask = np.uint64(len(self.places) - 1)
-        place = mixed(self._ids[slots].view(np.uint64)) & mask
+        place = self._first_places(self._ids[slots])
         while len(slots):
-            empty = self.places[place] == 0
+            empty = np.flatnonzero(self._places[place] == 0)
             # Of several that come to one empty place the first takes it.
-            _, first = np.unique(
-                np.where(empty, place.astype(np.int64), -1 - np.arange(len(place))), return_index=True
-            )
-            takes = np.zeros(len(slots), bool)
-            takes[first] = True
-            takes &= empty
-            self.places[place[takes]] = slots[takes] + 1
-            slots, place = slots[~takes], (place[~takes] + np.uint64(1)) & mask
-
-
-def _num_places(num_slots: int) -> int:
-    places = LEAST_PLACES
-    while num_slots > FULL * places:
-        places *= 2
-    return places
+            _, first = np.unique(place[empty], return_index=True)
+            takers = empty[first]
+            self._places[place[takers]] = slots[takers] + 1
+            slots, place = np.delete(slots, takers), np.delete(place, takers) + 1

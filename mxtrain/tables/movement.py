@@ -1,4 +1,4 @@
-"""How rows move by the sums of their gradients: the optimizers of tables, each row for itself.
+"""The optimizers of tables: they move rows by the sums of their gradients, each row for itself.
 
 A row that is not used does not move, whatever its optimizer remembers of it. In float32, each operation rounded once.
 """

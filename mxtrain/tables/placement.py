@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.tables.first_values import mixed
+from mxtrain.tables.hashing import hashes_of
 
-HIGH = np.uint64(32)  # not the lowest bits, by which a share finds its rows
+HIGH = np.uint64(32)
 
 
 def share_of(ids: Any, num_shares: int) -> Any:
     """Return the share, below `num_shares`, of each int64 id."""
-    return ((mixed(ids.view(np.uint64)) >> HIGH) % np.uint64(num_shares)).astype(np.int64)
+    return ((hashes_of(ids) >> HIGH) % np.uint64(num_shares)).astype(np.int64)
 
 
 def split(ids: Any, num_shares: int) -> list[Any]:

@@ -31,6 +31,7 @@ class Reserved:
         if folder is None:
             kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
             content = mmap.mmap(-1, num_bytes, flags=kind)
+            content.madvise(mmap.MADV_HUGEPAGE)
         else:
             with tempfile.TemporaryFile(dir=folder) as file:
                 os.ftruncate(file.fileno(), num_bytes)

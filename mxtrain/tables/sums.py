@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.native import add_rows
+from mxtrain import native
 
 
 def sum_by_id(ids: Any, rows: Any) -> tuple[Any, Any]:
     """Return each id once, ascending, and the float32 sum of its rows, added one by one as they are listed."""
-    unique, places = np.unique(ids, return_inverse=True)
+    unique, positions = np.unique(ids, return_inverse=True)
     if len(unique) == len(ids):
         order = np.argsort(ids, kind="stable")
         return unique, np.ascontiguousarray(rows[order], np.float32)
-    return unique, summed(places.reshape(-1), np.ascontiguousarray(rows, np.float32), len(unique))
+    return unique, summed(positions.reshape(-1), np.ascontiguousarray(rows, np.float32), len(unique))
 
 
-def summed(places: Any, rows: Any, count: int) -> Any:
-    """Return `count` sums of rows: each is added to the sum at its place, in their order."""
+def summed(positions: Any, rows: Any, count: int) -> Any:
+    """Return `count` sums of rows: each is added to the sum at its position, in their order."""
     sums = np.zeros((count, rows.shape[1]), np.float32)
-    if add_rows is not None:
-        add_rows(sums, np.ascontiguousarray(places, np.int64), rows)
+    if native.add_rows is not None:
+        native.add_rows(sums, np.ascontiguousarray(positions, np.int64), rows)
     else:
-        np.add.at(sums, places, rows)
+        np.add.at(sums, positions, rows)
     return sums
