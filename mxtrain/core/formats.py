@@ -18,6 +18,7 @@ RUN = 1  # metrics.jsonl, config.yaml and environment.json, where the number is
 TOKENS, ARRAYS = 1, 1  # of packs: .tokens.json and .arrays.json, with the payloads that they describe
 SEARCH = 1  # study.db, by an attribute of its study
 EXPORT = 1  # export.json
+ROWS = 1  # of tables, in checkpoints and beside exports (docs/tables.md)
 
 
 def refuse_newer(path: Path, number: Any, known: int) -> None:

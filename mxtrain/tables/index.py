@@ -1,10 +1,10 @@
 """The index of records: from an id to the slot in which its record lies, in open addressing.
 
 A place holds a slot + 1 in an int32, 0 where it is empty, so the index takes 4 bytes of 5.3 to 6.7 a record; the ids
-themselves are an array by slot, which is not the index's. The place where an id is looked for first grows with its hash,
-so records can be gone through in the order of hashes, and the index grows in place: from its end to its beginning all
-move on. Behind the last place there is always room for what has not found any, so nothing begins anew at the first. C
-and NumPy fill places in other orders and find the same.
+themselves are an array by slot, which is not the index's. The place where an id is looked for first grows with its
+hash, so records can be gone through in the order of hashes, and the index grows in place: from its end to its beginning
+all move on. Behind the last place there is always room for what has not found any, so nothing begins anew at the first.
+C and NumPy fill places in other orders and find the same.
 """
 
 from __future__ import annotations
@@ -56,9 +56,17 @@ class Index:
         """Add slots, whose ids are set and not in the index yet, each once."""
         count = self._num_slots + len(slots)
         if count > FULL * self._num_places:
-            self._spread(max(int(count / FULL) + 1, int(GROWTH * self._num_places)))
+            self.reserve(max(count, int(GROWTH * self._num_slots)))
         self._put(slots)
         self._num_slots = count
+
+    def reserve(self, count: int) -> None:
+        """Have places for so many slots; needed before many are inserted in the order of their hashes.
+
+        They would all want the first few places of an index that is too small.
+        """
+        if count > FULL * self._num_places:
+            self._spread(int(count / FULL) + 1)
 
     def drop(self, stays: Callable[[Any], Any]) -> None:
         """Leave out slots: `stays` tells of an array of them which stay."""

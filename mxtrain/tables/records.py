@@ -1,7 +1,7 @@
 """Records by ids, which grow in place and lie without gaps: the rows of a share, or what is noted of ids without rows.
 
-Owns in which slot a record lies, when it was last used, and forgetting. A record is an id, the step that last used it (0:
-it is forgotten, or about to be used for the first time) and columns of numbers, each an array by slot.
+Owns in which slot a record lies, when it was last used, and forgetting. A record is an id, the step that last used it
+(0: it is forgotten, or about to be used for the first time) and columns of numbers, each an array by slot.
 """
 
 from __future__ import annotations
@@ -147,6 +147,14 @@ class Records:
             raise ValueError(f"{self._name}: the last snapshot is still being read")
         self._snapshot = Snapshot(self, base_step)
         return self._snapshot
+
+    def num_used_after(self, step: int) -> int:
+        """Return how many records a step after `step` has used."""
+        starts = range(0, self.num_slots, SCAN)
+        return sum(
+            int(np.count_nonzero(self.last[start : min(start + SCAN, self.num_slots)] > step))
+            for start in starts
+        )
 
     def ids_used_after(self, step: int) -> Iterator[Any]:
         """Yield the ids of records that a step after `step` has used, in parts."""

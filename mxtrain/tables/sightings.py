@@ -1,10 +1,8 @@
-"""The ids that have no row yet, and how often they were seen: rows come to life once they were used in so many steps."""
+"""The ids that have no row yet, and how often they were seen: a row comes to life once enough steps have used it."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 from mxtrain.tables.records import Column, Records
 

@@ -139,7 +139,7 @@ def test_admission_counts_steps_and_expiry_forgets_what_no_step_used() -> None:
 def test_a_limit_ends_in_words() -> None:
     arena = Arena(TableOptions("users", 2, max_rows=3))
     arena.update(np.arange(3), np.ones((3, 2), np.float32), 1, 1.0)
-    with pytest.raises(UsageError, match="table users: 4 rows are more than its limit of 3.*max_rows"):
+    with pytest.raises(UsageError, match=r"table users: 4 rows are more than its limit of 3.*max_rows"):
         arena.update(np.array([9]), np.ones((1, 2), np.float32), 2, 1.0)
 
 
