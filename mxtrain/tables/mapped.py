@@ -17,7 +17,9 @@ from mxtrain.tables.arena import ROW
 from mxtrain.tables.hashing import hashes_of
 from mxtrain.tables.row_format import RowFile
 
-GIVEN_BACK_AFTER = 1 << 17  # ids; a look-up takes a few pages of a file
+AT_A_TIME = (
+    1 << 12
+)  # ids that are looked for before the pages of files are given back, a few of them for each
 HALVED = (
     4  # one turn in so many halves what is left, in case hashes are not spread as evenly as they should be
 )
@@ -35,16 +37,22 @@ class MappedTable:
     def rows(self, ids: Any) -> Any:
         """Return the rows of int64 ids, in their order."""
         rows = first_values.rows(self.options, ids)
-        for number, positions in enumerate(placement.split(ids, len(self._shares))):
-            for file in self._shares[number]:  # the newest first
-                places = file.find(ids[positions])
-                is_there = places >= 0
-                records = file.records[places[is_there]]
-                is_alive = records["last"] > self._forgotten_steps[number]
-                rows[positions[is_there][is_alive]] = records[ROW][is_alive]
-                positions = positions[~is_there]
-                file.give_back(len(places))
+        for share, positions in enumerate(placement.split(ids, len(self._shares))):
+            for start in range(0, len(positions), AT_A_TIME):
+                part = positions[start : start + AT_A_TIME]
+                self._read(share, ids[part], rows, part)
         return rows
+
+    def _read(self, share: int, ids: Any, rows: Any, positions: Any) -> None:
+        """Write rows of a share at their positions, but for those that are not there."""
+        for file in self._shares[share]:  # the newest first
+            places = file.find(ids)
+            is_there = places >= 0
+            records = file.records[places[is_there]]
+            is_alive = records["last"] > self._forgotten_steps[share]
+            rows[positions[is_there][is_alive]] = records[ROW][is_alive]
+            ids, positions = ids[~is_there], positions[~is_there]
+            file.give_back()
 
 
 class _MappedFile:
@@ -52,7 +60,6 @@ class _MappedFile:
 
     def __init__(self, row_file: RowFile):
         self.records = row_format.mapped(row_file)
-        self._num_looked_up = 0
         self._advise(mmap.MADV_RANDOM)
 
     def find(self, ids: Any) -> Any:
@@ -83,12 +90,9 @@ class _MappedFile:
             high, above = np.where(is_before, high, middle), np.where(is_before, above, here)
             high = np.where(is_it, low, high)
 
-    def give_back(self, num_looked_up: int) -> None:
-        """Note how many ids were looked up; after many of them let go of the file's pages."""
-        self._num_looked_up += num_looked_up
-        if self._num_looked_up >= GIVEN_BACK_AFTER:
-            self._num_looked_up = 0
-            self._advise(mmap.MADV_DONTNEED)
+    def give_back(self) -> None:
+        """Let go of the pages of the file that are in memory."""
+        self._advise(mmap.MADV_DONTNEED)
 
     def _advise(self, advice: int) -> None:
         if isinstance(self.records, np.memmap):

@@ -133,9 +133,10 @@ class Records:
     def insert(self, records: Any) -> None:
         """Add those of some records, as `copies` returns them, whose ids are not there."""
         new = records[self.index.find(np.ascontiguousarray(records["id"])) < 0]
-        slots = self.add(new["id"])
+        start = self.num_slots
+        self.add(new["id"])
         for name, column in self.columns.items():
-            column[slots[0] : slots[-1] + 1] = new[name]
+            column[start : self.num_slots] = new[name]
         self.num_unused -= len(new)
 
     def snapshot(self, base_step: int = 0) -> Snapshot:
