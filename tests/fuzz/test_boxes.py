@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from tests.support import sanitized
 from tests.support.data.encoded_jpegs import SAMPLINGS, assembled, encoded, picture
-
-ROOT = Path(__file__).resolve().parents[2]
-NATIVE = ROOT / "mxtrain" / "native"
-BUILD = [
-    "-g1",
-    "-O0",  # most of the time goes into building it
-    "-mavx2",
-    "-mbmi2",
-    "-mpclmul",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-]
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("boxes") / "boxes"
-    sources = [Path(__file__).with_name("boxes.c"), *sorted(set(NATIVE.glob("*.c")) - {NATIVE / "module.c"})]
-    empty = tmp_path_factory.mktemp("empty") / "empty.c"
-    empty.write_text("int main(void) { return 0; }\n")
-    if shutil.which("cc") is None or build(built, [empty]).returncode:
-        pytest.skip("needs a C compiler with sanitizers")
-    done = build(built, sources)
-    assert done.returncode == 0, done.stderr
-    return built
-
-
-def build(program: Path, sources: list[Path]) -> subprocess.CompletedProcess[str]:
-    line = ["cc", *BUILD, f"-I{NATIVE}", "-o", program, *sources, "-lm"]
-    return subprocess.run(line, capture_output=True, text=True, timeout=120)
+    return sanitized.built(tmp_path_factory.mktemp("boxes"), Path(__file__).with_name("boxes.c"))
 
 
 @pytest.mark.parametrize("num_rounds", [40, pytest.param(300, marks=pytest.mark.slow)])
@@ -81,12 +55,4 @@ class Outcome(NamedTuple):
 
 def run(program: Path, num_rounds: int, files: list[Path]) -> Outcome:
     """Return what became of the damaged files."""
-    done = subprocess.run(
-        [program, str(num_rounds), *files],
-        env={"ASAN_OPTIONS": "malloc_fill_byte=0"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return Outcome(*map(int, done.stdout.split()))
+    return Outcome(*map(int, sanitized.output(program, [str(num_rounds), *map(str, files)]).split()))

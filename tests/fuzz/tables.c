@@ -1,0 +1,102 @@
+/* Random tables through every function of table.c, in arrays as long as they have to be and no longer, and compared with
+   loops that look at all that there is; built with sanitizers, which end it where memory is misused. */
+
+#include "table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t state = 1;
+
+static uint64_t drawn(uint64_t below) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (state >> 33) % below;
+}
+
+static float number(void) { return (float)drawn(2001) / 1000 - 1; }
+
+static void check(int is_right, const char *what) {
+    if (is_right) return;
+    fprintf(stderr, "%s\n", what);
+    exit(1);
+}
+
+static void *room(size_t count, size_t size) { return calloc(count ? count : 1, size); }
+
+static void try_index(size_t num_slots, size_t num_places) {
+    size_t num_used = (size_t)drawn(num_slots + 1), num_wanted = (size_t)drawn(200);
+    int64_t *ids = room(num_slots, 8), *slots = room(num_used, 8);
+    int64_t *wanted = room(num_wanted, 8), *answers = room(num_wanted, 8);
+    int32_t *places = room(num_places + num_slots + 1, 4);
+    Index index = {places, num_places, ids};
+    for (size_t at = 0; at < num_slots; at++) ids[at] = (int64_t)(at * 2654435761u) - (int64_t)drawn(2) * INT64_MAX;
+    for (size_t at = 0; at < num_used; at++) slots[at] = (int64_t)at;
+    insert_slots(&index, slots, num_used);
+    for (size_t at = 0; at < num_wanted; at++)
+        wanted[at] = drawn(3) && num_slots ? ids[drawn(num_slots)] : (int64_t)drawn(INT32_MAX);
+    find_slots(&index, wanted, num_wanted, answers);
+    for (size_t at = 0; at < num_wanted; at++) {
+        int64_t slot = -1;
+        for (size_t other = 0; other < num_used; other++)
+            if (ids[other] == wanted[at]) slot = (int64_t)other;
+        check(answers[at] == slot || (slot >= 0 && ids[answers[at]] == wanted[at]), "another slot");
+    }
+    free(ids), free(slots), free(wanted), free(answers), free(places);
+}
+
+static void try_rows(size_t width, size_t num_slots, size_t count) {
+    size_t size = width * num_slots;
+    float *rows = room(size, 4), *first = room(size, 4), *second = room(size, 4), *out = room(width * count, 4);
+    float *single = room(num_slots, 4), *other = room(num_slots, 4), *gradients = room(width * count, 4);
+    int64_t *slots = room(count, 8), *ids = room(count, 8);
+    uint8_t *records = room(count, width * 4 + 3);
+    for (size_t at = 0; at < size; at++) rows[at] = number();
+    for (size_t at = 0; at < width * count; at++) gradients[at] = number();
+    for (size_t at = 0; at < count; at++) slots[at] = (int64_t)drawn(num_slots);
+    for (int optimizer = SGD; optimizer <= ADAM; optimizer++) {
+        Movement movement = {(Optimizer)optimizer, rows, first, second, single, other, 0.1f, 0.9f, 0.9f, 0.99f, 1e-8f,
+                             (float)drawn(2) / 8};
+        move_rows(&movement, width, slots, gradients, count);
+    }
+    gather_items((uint8_t *)rows, width * 4, slots, count, records + 3, width * 4 + 3);
+    for (size_t at = 0; at < count; at++)
+        if (!drawn(4)) slots[at] = -1;
+    read_rows(rows, width, slots, ids, count, drawn(UINT32_MAX), 0.5f, 0x1p-24f, out);
+    for (size_t at = 0; at < count; at++) {
+        check(slots[at] < 0 || !memcmp(out + at * width, rows + (size_t)slots[at] * width, width * 4), "another row");
+        check(slots[at] < 0 || !memcmp(out + at * width, records + at * (width * 4 + 3) + 3, width * 4), "another item");
+        for (size_t column = 0; column < width; column++)
+            check(slots[at] >= 0 || fabsf(out[at * width + column]) <= 0.5f, "another first value");
+        slots[at] = (int64_t)drawn(num_slots);
+    }
+    add_rows_to(first, width, slots, gradients, count);
+    free(rows), free(first), free(second), free(out), free(single), free(other), free(gradients), free(slots), free(ids);
+    free(records);
+}
+
+static void try_texts(size_t num_bytes, size_t count) {
+    uint8_t *data = room(num_bytes, 1);
+    int64_t *starts = room(count, 8), *ends = room(count, 8), *hashes = room(count, 8), *again = room(count, 8);
+    for (size_t at = 0; at < num_bytes; at++) data[at] = (uint8_t)drawn(256);
+    for (size_t at = 0; at < count; at++) {
+        starts[at] = (int64_t)drawn(num_bytes + 1);
+        ends[at] = starts[at] + (int64_t)drawn(num_bytes - (size_t)starts[at] + 1);
+    }
+    hash_texts(data, starts, ends, count, hashes);
+    hash_texts(data, starts, ends, count, again);
+    check(!memcmp(hashes, again, count * 8), "another hash");
+    free(data), free(starts), free(ends), free(hashes), free(again);
+}
+
+int main(int count, char **arguments) {
+    long num_rounds = count > 1 ? atol(arguments[1]) : 1;
+    for (long round = 0; round < num_rounds; round++) {
+        try_index((size_t)drawn(300), 1 + (size_t)drawn(400));
+        try_rows(1 + (size_t)drawn(40), 1 + (size_t)drawn(100), (size_t)drawn(100));
+        try_texts((size_t)drawn(100), (size_t)drawn(20));
+    }
+    printf("%ld\n", num_rounds);
+    return 0;
+}

@@ -1,0 +1,19 @@
+"""The part in C on random tables, with the address and undefined-behaviour sanitizers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import sanitized
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sanitized.built(tmp_path_factory.mktemp("tables"), Path(__file__).with_name("tables.c"), "table.c")
+
+
+@pytest.mark.parametrize("num_rounds", [100, pytest.param(5000, marks=pytest.mark.slow)])
+def test_tables_misuse_no_memory(program: Path, num_rounds: int) -> None:
+    assert int(sanitized.output(program, [str(num_rounds)])) == num_rounds

@@ -1,0 +1,52 @@
+"""Programs of the part in C with the address and undefined-behaviour sanitizers, which end those that misuse memory."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+NATIVE = ROOT / "mxtrain" / "native"
+BUILD = [
+    "-g1",
+    "-O0",  # most of the time goes into building it
+    "-mavx2",
+    "-mbmi2",
+    "-mpclmul",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+]
+
+
+def built(folder: Path, program: Path, tested: str = "*.c") -> Path:
+    """Return a program of this source and of what it tests, which needs no Python; skips without such a compiler."""
+    sources = [program, *(path for path in sorted(NATIVE.glob(tested)) if not path.stem.endswith("module"))]
+    empty = folder / "empty.c"
+    empty.write_text("int main(void) { return 0; }\n")
+    if shutil.which("cc") is None or _build(folder / "empty", [empty]).returncode:
+        pytest.skip("needs a C compiler with sanitizers")
+    done = _build(folder / program.stem, sources)
+    assert done.returncode == 0, done.stderr
+    return folder / program.stem
+
+
+def _build(program: Path, sources: list[Path]) -> subprocess.CompletedProcess[str]:
+    line = ["cc", *BUILD, f"-I{NATIVE}", "-o", program, *sources, "-lm"]
+    return subprocess.run(line, capture_output=True, text=True, timeout=120)
+
+
+def output(program: Path, arguments: list[str]) -> str:
+    """Return what a program prints; it has to end well."""
+    done = subprocess.run(
+        [program, *arguments],
+        env={"ASAN_OPTIONS": "malloc_fill_byte=0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
