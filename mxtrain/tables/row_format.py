@@ -30,7 +30,7 @@ LONGEST_HEADER = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """What a row file says of itself."""
+    """The metadata of a row file, which it begins with."""
 
     table: TableOptions
     content: str  # rows, or sightings

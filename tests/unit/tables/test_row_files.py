@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import resource
 import shutil
 import threading
@@ -14,11 +15,12 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError, OutOfResources, UsageError
-from mxtrain.tables import placement, row_files
+from mxtrain.tables import hashing, placement, row_files
 from mxtrain.tables.arena import Arena
 from mxtrain.tables.mapped import MappedTable
 from mxtrain.tables.options import TableOptions
 from mxtrain.tables.row_files import ShareFiles
+from tests.support.checkout import ROOT
 from tests.support.tables import WAYS, PlainTable, go_way, make_all_parts_small, steps
 
 OPTIONS = TableOptions("user id", 3, seed=5, optimizer="sgd", admit_after=2, expire_after=5)
@@ -267,3 +269,24 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 def test_no_table_by_that_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"u\.0-of-1\.rows: not there"):
         MappedTable(saved(tmp_path), "u")
+
+
+def test_the_reader_of_the_docs_reads_them(small: None, tmp_path: Path) -> None:
+    """Twenty lines that know nothing of mxtrain."""
+    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "tables.md").read_text(), re.S | re.M)
+    page: dict[str, Any] = {}
+    exec(compile(code, "docs/tables.md", "exec"), page)
+    table, shares, previous = PlainTable(OPTIONS), Shares(OPTIONS, 3), None
+    num_increments = 0
+    for step in steps(11, OPTIONS.width, 16):
+        take(table, step)
+        take(shares, step)
+        folder = tmp_path / f"step-{step.number}"
+        num_increments += sum("increment" in name for name in shares.save(folder, previous))
+        ids, rows = page["rows_of"](folder, "user%20id")
+        assert sorted(ids.tolist()) == sorted(table.rows)
+        assert all(np.array_equal(row, table.rows[id].numbers) for id, row in zip(ids.tolist(), rows))
+        previous = folder
+    assert num_increments > 10
+    ids = np.array([3, -9, 1 << 60])
+    assert np.array_equal(page["mixed"](ids.view(np.uint64)), hashing.hashes_of(ids))
