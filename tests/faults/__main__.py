@@ -2,7 +2,7 @@
 
 A job has two to four workers, up to two servers, and up to three faults, one after the other. The same --seed draws
 the same jobs and faults, and --job 7 runs the seventh alone. With --page the tables of that file (docs/faults.md) are
-replaced, those of `--jobs allreduce` or `--jobs owners` alone where only these run.
+replaced, those of `--jobs allreduce` and others alone where only these run.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import Callable, List, Tuple
 
 from tests.faults import samples
-from tests.faults.case import DONE_SECONDS, FAULTS, PHASES, Case, faults, roles
-from tests.faults.job import cluster, result, started
+from tests.faults.case import DONE_SECONDS, FAULTS, PHASES, WEIGHTS, Case, faults, has_ps_lite, roles
+from tests.faults.job import KINDS, cluster, result, started
 from tests.faults.strike import HUNG, RECOVERED, REFUSED, STOPPED, WRONG, FaultOutcome, strike
 
-JOBS = ("dist_sync", "allreduce", "owners")
 MAX_FAULTS = 3  # of a job: it may restart as often
 MAX_DELAY_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
 BEGIN = {
     "dist_sync": "<!-- from here: make chaos -->\n",
     "allreduce": "<!-- from here: --jobs allreduce -->\n",
     "owners": "<!-- from here: --jobs owners -->\n",
+    "held": "<!-- from here: --jobs held -->\n",
 }
 END = "<!-- to here -->\n"
 Outcomes = List[FaultOutcome]
-Shape = Tuple[int, int, bool]
+Shape = Tuple[int, int, str]
 
 
 def main() -> int:
@@ -47,22 +47,23 @@ def main() -> int:
     parser.add_argument(
         "--jobs",
         nargs="+",
-        choices=JOBS,
-        default=JOBS,
-        help="allreduce: without servers; owners: with servers that move the weights",
+        choices=list(KINDS),
+        default=list(KINDS),
+        help="allreduce: without servers; owners: servers move the weights; held: and lend layers to workers",
     )
     parser.add_argument("--at-once", type=int, default=1, help="jobs that run at the same time")
     parser.add_argument("--job", type=int, help="the only one to run of those that are drawn")
     parser.add_argument("--page", type=Path, help="put the tables there")
     asked = parser.parse_args()
     print(f"--seed {asked.seed}", flush=True)
-    servers_of = {"dist_sync": asked.servers, "allreduce": [0], "owners": asked.servers}
-    servers = [(count, kind == "owners") for kind in asked.jobs for count in servers_of[kind]]
+    servers = [
+        (count, kind) for kind in asked.jobs for count in ([0] if kind == "allreduce" else asked.servers)
+    ]
     shapes = [(workers, *of_servers) for workers, of_servers in itertools.product(asked.workers, servers)]
     jobs = dict(enumerate(draw(asked.seed, asked.faults, shapes), 1))
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         data = samples.data_flags(Path(folder) / "data")
-        undisturbed = same_result_of_all(shapes, Path(folder), data)
+        undisturbed = same_results(shapes, Path(folder), data)
         chosen = {asked.job: jobs[asked.job]} if asked.job else jobs
         found = inject(chosen, Path(folder), data, undisturbed, asked.at_once)
     tables = render(found, asked.seed)
@@ -77,7 +78,7 @@ def main() -> int:
 def draw(seed: int, num_faults: int, shapes: list[Shape]) -> list[list[Case]]:
     """Draw the faults of jobs at random, half of them a little after their phase, none after the exit.
 
-    The jobs take `shapes`, their numbers of workers and servers and whether these own the weights, in turn.
+    The jobs take `shapes`, their numbers of workers and servers and their kinds, in turn.
     """
     rng = random.Random(seed)
     jobs: list[list[Case]] = []
@@ -92,20 +93,21 @@ def draw(seed: int, num_faults: int, shapes: list[Shape]) -> list[list[Case]]:
 
 
 def _fault(
-    rng: random.Random, phase: str, pause: float, num_workers: int, num_servers: int, has_owners: bool
+    rng: random.Random, phase: str, pause: float, num_workers: int, num_servers: int, kind: str
 ) -> Case:
     role = rng.choice(roles(num_workers, num_servers))
-    fault = rng.choice(list(faults(role, num_servers > 0 and not has_owners)))
+    fault = rng.choice(list(faults(role, has_ps_lite(num_servers, kind))))
     delay = round(rng.choice([0, rng.uniform(0, MAX_DELAY_SECONDS)]), 2)
     delay = 0 if phase == "exit" else delay
-    return Case(role, fault, phase, delay, num_workers, num_servers, pause, has_owners)
+    return Case(role, fault, phase, delay, num_workers, num_servers, pause, kind)
 
 
-def same_result_of_all(shapes: list[Shape], folder: Path, data: list[str]) -> tuple[object, ...]:
-    """Return the result of one process, which jobs of these numbers of workers and servers have to the bit."""
-    expected = _undisturbed(folder / "one-process", data)
+def same_results(shapes: list[Shape], folder: Path, data: list[str]) -> dict[str, tuple[object, ...]]:
+    """Return the result of one process by kind, which jobs of these numbers of workers and servers have to the bit."""
+    alone = {kind: ["--hold", "layers"] if kind == "held" else [] for _, _, kind in shapes}
+    expected = {kind: _undisturbed(folder / kind, [*data, *flags]) for kind, flags in alone.items()}
     for shape in shapes:
-        if _undisturbed(folder / "-".join(map(str, shape)), [*data, *cluster(*shape)]) != expected:
+        if _undisturbed(folder / "-".join(map(str, shape)), [*data, *cluster(*shape)]) != expected[shape[2]]:
             raise SystemExit(
                 f"without any fault {shape} workers and servers end with other bits than one process"
             )
@@ -120,10 +122,15 @@ def _undisturbed(folder: Path, flags: list[str]) -> tuple[object, ...]:
 
 
 def inject(
-    jobs: dict[int, list[Case]], folder: Path, data: list[str], undisturbed: tuple[object, ...], at_once: int
+    jobs: dict[int, list[Case]],
+    folder: Path,
+    data: list[str],
+    undisturbed: dict[str, tuple[object, ...]],
+    at_once: int,
 ) -> Outcomes:
     def one(number: int) -> Outcomes:
-        outcomes = strike(jobs[number], folder / str(number), data, undisturbed)
+        cases = jobs[number]
+        outcomes = strike(cases, folder / str(number), data, undisturbed[cases[0].kind])
         for outcome in outcomes:
             print(f"{number:4} {outcome.case}: {outcome.kind}, {outcome.seconds:.1f} s", flush=True)
             if outcome.kind in (HUNG, WRONG):
@@ -137,9 +144,7 @@ def inject(
 def render(found: Outcomes, seed: int) -> str:
     """Tables in Markdown: the outcomes by the size of the job, by role, by fault and by phase."""
     by: dict[str, Callable[[Case], str]] = {
-        "workers, servers": lambda each: (
-            f"{each.num_workers}, {each.num_servers}{' that own weights' if each.has_owners else ''}"
-        ),
+        "workers, servers": lambda each: f"{each.num_workers}, {each.num_servers}{WEIGHTS[each.kind]}",
         "role": lambda each: each.role,
         "fault": lambda each: each.fault,
         "phase": lambda each: each.phase,

@@ -108,6 +108,15 @@ PHASES: dict[str, Callable[[FaultJob, str], object]] = {
 }
 
 
+# What a job's servers do with weights, in words.
+WEIGHTS = {"dist_sync": "", "allreduce": "", "owners": " that own weights", "held": " that lend layers"}
+
+
+def has_ps_lite(num_servers: int, kind: str) -> bool:
+    """Return whether sums of such a job travel through ps-lite's servers."""
+    return num_servers > 0 and kind == "dist_sync"
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A fault of one process, `delay_seconds` after a phase is reached.
@@ -122,20 +131,20 @@ class Case:
     num_workers: int = 2
     num_servers: int = 1
     pause_seconds: float = 0.0
-    has_owners: bool = False  # servers that move the weights
+    kind: str = "dist_sync"  # of `KINDS`
 
     def __str__(self) -> str:
         early = f"{self.pause_seconds:.2f} s later " if self.pause_seconds else ""
         late = f" + {self.delay_seconds:.2f} s" if self.delay_seconds else ""
         servers = f" and {self.num_servers} servers" if self.num_servers != 1 else ""
-        servers += " that own weights" if self.has_owners else ""
+        servers += WEIGHTS[self.kind]
         several = f", {self.num_workers} workers{servers}" if servers or self.num_workers > 2 else ""
         return f"{early}{self.role} {self.fault}, {self.phase}{late}{several}"
 
     @property
     def cluster(self) -> list[str]:
         """The flags of its job."""
-        return cluster(self.num_workers, self.num_servers, self.has_owners)
+        return cluster(self.num_workers, self.num_servers, self.kind)
 
     @property
     def injections(self) -> Injections:
@@ -145,7 +154,7 @@ class Case:
     @property
     def has_ps_lite(self) -> bool:
         """True where sums travel through ps-lite's servers."""
-        return self.num_servers > 0 and not self.has_owners
+        return has_ps_lite(self.num_servers, self.kind)
 
     def is_reached(self, job: FaultJob) -> bool:
         """True in its phase, while its process is there."""

@@ -40,11 +40,19 @@ TIMES = ["--start-timeout", "15", "--silence-timeout", "3", "--stall-timeout", "
 SUPERVISOR = "supervisor"
 
 
-def cluster(num_workers: int, num_servers: int = 1, has_owners: bool = False) -> list[str]:
-    """The flags of a job; one without servers sums among its workers, owners are servers that move the weights."""
+# What becomes of the weights in a job, by its kind: flags beside those of its workers and servers.
+KINDS = {
+    "dist_sync": [],
+    "allreduce": [],
+    "owners": ["--update", "servers"],
+    "held": ["--update", "servers", "--hold", "layers"],
+}
+
+
+def cluster(num_workers: int, num_servers: int = 1, kind: str = "dist_sync") -> list[str]:
+    """The flags of a job of a kind of `KINDS`; one without servers sums among its workers."""
     store = ["dist_sync", "--num-servers", str(num_servers)] if num_servers else ["allreduce"]
-    owners = ["--update", "servers"] if has_owners else []
-    return ["--kvstore", *store, *owners, "--num-workers", str(num_workers), *TIMES]
+    return ["--kvstore", *store, *KINDS[kind], "--num-workers", str(num_workers), *TIMES]
 
 
 CLUSTER = cluster(2)

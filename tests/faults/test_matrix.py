@@ -35,7 +35,7 @@ ALLREDUCE = [
     )
 ]
 OWNERS = [
-    Case(role, fault, phase, num_workers=num_workers, num_servers=num_servers, has_owners=True)
+    Case(role, fault, phase, num_workers=num_workers, num_servers=num_servers, kind="owners")
     for role, fault, phase, num_workers, num_servers in (
         ("server-0", "SIGKILL", "rendezvous", 2, 1),
         ("server-1", "SIGKILL", "mid-epoch", 3, 2),
