@@ -32,7 +32,7 @@ AVERAGE, MASKS = (
     "masks.params",
 )  # of weights taken so far by --average; of --prune-by weight
 CONVERTED = "converted"  # a key of state.json: weights from elsewhere, of which no run can be resumed
-WRITING, REPLACED, DELETING = ".writing-", ".replaced-", ".deleting-"
+WRITING, REPLACED, DELETING, ASIDE = ".writing-", ".replaced-", ".deleting-", ".aside-"
 NUM_READ = 2  # intact checkpoints that are read in full before a cluster agrees on a step
 
 
@@ -50,6 +50,13 @@ class Checkpoint(NamedTuple):
         return found
 
 
+class FilesAside(NamedTuple):
+    """Files of a checkpoint that others write, each into this folder."""
+
+    folder: Path
+    write: Callable[[Callable[[], None]], Mapping[str, Any]]  # waits for them, and returns their sums by name
+
+
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
     """A checkpoint in host memory: files of named arrays, and the values for state.json.
@@ -60,6 +67,7 @@ class Snapshot:
     step: int
     files: Mapping[str, NamedArrays]
     state: dict[str, Any]
+    aside: FilesAside | None = None
 
 
 def write(
@@ -79,6 +87,8 @@ def write(
             name: checked_files.write(aside / name, encoded(named), report_progress)
             for name, named in snapshot.files.items()
         }
+        if snapshot.aside is not None:
+            sums.update(_taken_in(snapshot.aside, aside, report_progress))
         sums[STATE] = checked_files.write(aside / STATE, _json_text(state))
         checked_files.write(aside / MANIFEST, _json_text(sums))
         fsync(aside)
@@ -92,6 +102,30 @@ def write(
             clean(folder)
         raise cannot_write_run(final, error) from None
     return final
+
+
+def _taken_in(files: FilesAside, folder: Path, report_progress: Callable[[], None]) -> Mapping[str, Any]:
+    """Wait for the files of others, move them into a folder, and return their sums."""
+    sums = files.write(report_progress)
+    for name in sums:
+        (files.folder / name).rename(folder / name)
+    files.folder.rmdir()
+    return sums
+
+
+def new_folder_aside(folder: Path, step: int) -> Path:
+    """Return a new folder for the `FilesAside` of a step; what a kill has left of others goes."""
+    with writing(folder):
+        for path in folder.glob(ASIDE + "*"):
+            _delete(path)
+        made = folder / f"{ASIDE}{step}"
+        made.mkdir(parents=True)
+        return made
+
+
+def last_step(folder: Path) -> Path | None:
+    """Return the checkpoint of the last step, whether it is intact or not."""
+    return next(iter(_steps(folder)[-1:]), None)
 
 
 def clean(folder: Path) -> None:

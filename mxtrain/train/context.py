@@ -19,7 +19,8 @@ from mxtrain.config import Run, exact_sums
 from mxtrain.config.checks import store_checks
 from mxtrain.config.components import stores
 from mxtrain.kvstore.owners import layout, remote
-from mxtrain.kvstore.owners.owner import Owners
+from mxtrain.kvstore.owners.remote import RemoteOwners
+from mxtrain.kvstore.trainers.tables_trainer import TablesTrainer
 from mxtrain.kvstore.trainers.trainer import StepTrainer, open_trainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.models.parameters import running_statistics, weights
@@ -37,6 +38,8 @@ from mxtrain.tasks.task import Forward, Task
 from mxtrain.train.job import TrainingJob
 from mxtrain.train.net import build_net, distillation
 from mxtrain.train.net.build_net import BuiltNet
+from mxtrain.train.tables.open_tables import open_tables
+from mxtrain.train.tables.step_tables import StepTables
 from mxtrain.train.telemetry.seen_samples import SeenSamples
 from mxtrain.train.telemetry.stage_clock import StageClock
 
@@ -122,6 +125,7 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     trained = parameters_of(run, net)
     optimizer = optimizers.build(optim, task.objects)
     grid = _grid(job, trained)
+    servers = None if is_trial else owners_of(job, trained)
     trainer = open_trainer(
         trained,
         optimizer,
@@ -131,10 +135,13 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
         group,
         running_statistics.num_rows(job.plan.batch.num_micro_batches),
         stores.rounds_gradients(optim.compress),
-        None if is_trial else owners_of(job, trained),
+        servers,
         grid,
     )
-    return assembled(job, built, devices, trainer, optimizer, grid, companions)
+    tables = open_tables(job, net, servers)
+    if tables is not None:
+        trainer = TablesTrainer(trainer, tables)
+    return assembled(job, built, devices, trainer, optimizer, grid, companions, tables)
 
 
 def assembled(
@@ -145,6 +152,7 @@ def assembled(
     optimizer: Optimizer,
     grid: Grid | None,
     companions: Mapping[str, Companion] = NO_COMPANIONS,
+    tables: StepTables | None = None,
 ) -> TrainContext:
     """Return the context of these parts, with what follows from the job."""
     run, task, group = job.run, job.task, job.group
@@ -166,10 +174,11 @@ def assembled(
         step_group=step_group(group, run.layout.kvstore),
         clock=StageClock(job.began, run.output.sample_steps),
         untried=set(devices),
+        tables=tables,
     )
 
 
-def owners_of(job: TrainingJob, parameters: Sequence[Parameter]) -> Owners | None:
+def owners_of(job: TrainingJob, parameters: Sequence[Parameter]) -> RemoteOwners | None:
     """Return the servers that own these parameters, connected; None where workers hold them."""
     if not job.group.owners:
         return None

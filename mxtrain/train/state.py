@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 from mxtrain import config
-from mxtrain.checkpoint import locations, numeric_environment
+from mxtrain.checkpoint import directory, locations, numeric_environment
 from mxtrain.checkpoint.directory import (
     AVERAGE,
     AVERAGES,
@@ -21,12 +22,15 @@ from mxtrain.checkpoint.directory import (
     OPTIMIZER,
     WEIGHTS,
     Checkpoint,
+    FilesAside,
     Snapshot,
 )
 from mxtrain.cluster.worker_group import WorkerGroup, gather
+from mxtrain.config import Run
 from mxtrain.core.errors import Diverged, RestartMe, UsageError
 from mxtrain.core.params_file import NamedArrays
 from mxtrain.data.fields import Array
+from mxtrain.kvstore.tables.owner import TableOwners
 from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim import early_stop, precision
 from mxtrain.optim.early_stop import Best
@@ -143,7 +147,16 @@ def snapshot(context: TrainContext, state: TrainState) -> Snapshot:
         "job": context.group.job,
         **context.job.identity.to_dict(),
     }
-    return Snapshot(state.step, files, values)
+    aside = None if context.tables is None else _rows_begun(context.tables.owners, run, state.step)
+    return Snapshot(state.step, files, values, aside)
+
+
+def _rows_begun(owners: TableOwners, run: Run, step: int) -> FilesAside:
+    """Have the owners of rows begin to write them as they are now, and return where."""
+    folder = directory.of_run(Path(run.output.out))
+    aside = directory.new_folder_aside(folder, step)
+    owners.begin(aside, directory.last_step(folder))
+    return FilesAside(aside, owners.write)
 
 
 def _all_finite(parameters: Sequence[Parameter]) -> bool:
@@ -164,6 +177,10 @@ def restore(context: TrainContext, checkpoint: Checkpoint | None) -> TrainState:
     else:
         weights.load(context.net, str(path / WEIGHTS))
     context.trainer.load_optimizer_state(str(path / OPTIMIZER), saved["update_counts"])
+    if context.tables is not None:
+        if context.group.rank == 0:
+            context.tables.owners.read(path)
+        context.group.sum(0)  # until all rows are there
     context.extra_optimizer_state.restore(saved.get("optimizer_numbers", {}))  # old checkpoints have none
     for name, companion in context.companions.items():
         companion.restore(path / name, saved)

@@ -66,6 +66,8 @@ def train_step(
         context.clock.lap("load")
         for batch, device in wave:
             gradients.before_backward(device)
+            if context.tables is not None:
+                context.tables.begin(device)
             running.before_batch(device)
             is_timed = context.clock.is_sampling and batch is wave[-1][0]
             compute = functools.partial(_compute, context, batch, device, step, scale.scale, is_timed)

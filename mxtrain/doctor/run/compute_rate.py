@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, List, Sequence
 
 import numpy as np
 
+from mxtrain.data.loading.loader import Batch
 from mxtrain.doctor.run import rates
 from mxtrain.doctor.run.rates import Rate
 from mxtrain.models.parameters import weights
@@ -93,12 +94,20 @@ class Waiting:
             yield batch
 
 
-def copies(batches: list[Any]) -> list[Any]:
+class StepCopies(List[Batch]):
+    """The micro-batches of a step that is made again and again; nothing comes after it."""
+
+    def peek(self, count: int) -> list[Batch]:
+        """Return nothing."""
+        return []
+
+
+def copies(batches: Sequence[Batch]) -> StepCopies:
     """Return the batches with arrays of their own: a task may change in place what it gets."""
-    return [
+    return StepCopies(
         dataclasses.replace(batch, arrays={name: array.copy() for name, array in batch.arrays.items()})
         for batch in batches
-    ]
+    )
 
 
 def timed(step: Callable[[], int], seconds: float, warm_up: int = WARM_UP_STEPS) -> Rate:

@@ -49,6 +49,9 @@ class Message(enum.IntEnum):
     PUSH_ROWS = 18
     FINISH_ROWS = 19
     NUM_ROWS = 20
+    BEGIN_ROWS = 21
+    ROWS_WRITTEN = 22
+    READ_ROWS = 23
 
 
 class Head(NamedTuple):

@@ -75,6 +75,11 @@ class RemoteOwners:
         atexit.register(self.close)  # or servers would take this worker's end for a death
         self._on_all(Head(Message.LAYOUT), [layout.to_json()], _done)
 
+    @property
+    def links(self) -> list[ServerLink]:
+        """The connections to all servers, for those who own other things there."""
+        return self._servers
+
     def put(self, index: int, weights: Array) -> None:
         self._of(index).request(Head(Message.PUT, index), [weights], _done).result()
 

@@ -33,7 +33,7 @@ class Requests:
         self._index, self._num_servers, self._num_workers = index, num_servers, num_workers
         self._folder = folder
         self.steps: Steps[Update | None] = Steps(num_workers)
-        self.tables = TableRequests(num_workers, self.steps, folder)
+        self.tables = TableRequests(index, num_servers, num_workers, self.steps, folder)
         self.sizes: list[int] = []
         self.trained: frozenset[int] = frozenset()
         self._owned: frozenset[int] = frozenset()

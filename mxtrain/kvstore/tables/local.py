@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from pathlib import Path
+from typing import Any, Callable, Sequence
 
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.tables.owner import RowGradients
 from mxtrain.kvstore.tables.share import TableShare
 from mxtrain.optim.update import Update
+from mxtrain.tables.options import TableOptions
 
 
 class Arrived:
@@ -31,10 +33,10 @@ class Awaited:
 
 
 class LocalTables:
-    """The `TableOwners` of tables whose rows all lie in these shares."""
+    """The `TableOwners` of tables of these options, in this process; with a `folder` in files of it."""
 
-    def __init__(self, shares: Sequence[TableShare]):
-        self.shares = list(shares)
+    def __init__(self, tables: Sequence[TableOptions], folder: Path | None = None):
+        self.shares = [TableShare(each, folder=folder) for each in tables]
 
     def pull(self, table: int, ids: Array) -> Arrived:
         return Arrived(self.shares[table].rows(ids))
@@ -58,6 +60,27 @@ class LocalTables:
 
     def num_rows(self, table: int) -> int:
         return self.shares[table].arena.num_rows
+
+    def begin(self, folder: Path, previous: Path | None) -> None:
+        begin(self.shares, folder, previous)
+
+    def write(self, report_progress: Callable[[], None]) -> dict[str, Any]:
+        return write(self.shares, report_progress)
+
+    def read(self, folder: Path) -> None:
+        for share in self.shares:
+            share.files.read(folder)
+
+
+def begin(shares: Sequence[TableShare], folder: Path, previous: Path | None) -> None:
+    """Begin to write shares as they are into a folder."""
+    for share in shares:
+        share.files.begin(folder, previous)
+
+
+def write(shares: Sequence[TableShare], report_progress: Callable[[], None]) -> dict[str, Any]:
+    """Write what was begun; return the sums of all files, by their names."""
+    return {name: of_file for share in shares for name, of_file in share.files.write(report_progress).items()}
 
 
 def total_of(squares: Sequence[int | None]) -> int | None:

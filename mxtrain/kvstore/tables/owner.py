@@ -1,14 +1,14 @@
 """The seam between a step and whoever owns the rows of tables: this process, or servers.
 
-Owns the interface alone. A step pulls the rows of ids that a micro-batch uses, pushes what the micro-batch made of their
-gradients, and learns from `finish` the squares that its norm is made of. A `table` is a position among the run's
+Owns the interface alone. A step pulls the rows of ids that a micro-batch uses, pushes what the micro-batch made of
+their gradients, and learns from `finish` the squares that its norm is made of. A `table` is a position among the run's
 tables. Ids are int64, rows float32.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, Callable, NamedTuple, Protocol
 
 from mxtrain.data.fields import Array
 from mxtrain.optim.update import Update
@@ -65,10 +65,17 @@ class TableOwners(Protocol):
         """Return how many rows of a table there are."""
         ...
 
-    def write(self, folder: Path) -> dict[str, object]:
-        """Write all rows and states beside the training into a folder; return the sums of its files."""
+    def begin(self, folder: Path, previous: Path | None) -> None:
+        """Begin to write all rows as they are into a folder, while they go on changing; one worker calls it.
+
+        `previous` is the last checkpoint, whose files may be linked.
+        """
+        ...
+
+    def write(self, report_progress: Callable[[], None]) -> dict[str, Any]:
+        """Wait until what was begun is written, and return the sums of its files by their names."""
         ...
 
     def read(self, folder: Path) -> None:
-        """Go on with the rows and states that `write` has put there, whoever owned them then. A collective."""
+        """Go on with the rows in the files of a folder, whoever owned them then; one worker calls it."""
         ...

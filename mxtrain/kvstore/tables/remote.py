@@ -5,13 +5,17 @@ Owns how ids are cut into those of each server, and put together again. What a s
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
+import time
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
+from mxtrain.core.errors import DataError
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.owners import messages
 from mxtrain.kvstore.owners.messages import Head, Message
@@ -21,6 +25,8 @@ from mxtrain.kvstore.tables.owner import RowGradients
 from mxtrain.optim.update import Update
 from mxtrain.tables import placement
 from mxtrain.tables.options import TableOptions, to_json
+
+POLL_SECONDS = 0.05
 
 
 class Moved(NamedTuple):
@@ -69,10 +75,10 @@ class RemoteTables:
 
     def _pull(self, message: Message, table: int, ids: Array) -> RemoteRows:
         width, positions = self._tables[table].width, placement.split(ids, len(self._servers))
-        answers = []
+        answers: list[Future[Array]] = []
         for server, places in zip(self._servers, positions):
             head = Head(message, table, self._step, len(places))
-            answers.append(server.request(head, [ids[places]], _Rows(len(places), width)))
+            answers.append(server.request(head, [ids[places]], functools.partial(_rows, len(places), width)))
         return RemoteRows(width, positions, answers)
 
     def push(self, table: int, gradients: RowGradients) -> None:
@@ -99,7 +105,9 @@ class RemoteTables:
         waiting, self._next = self._next, []
         for table, rows in waiting:
             head, width = Head(Message.MOVED_ROWS, table, self._step), self._tables[table].width
-            rows.corrections = [server.request(head, [], _MovedRows(width)) for server in self._servers]
+            rows.corrections = [
+                server.request(head, [], functools.partial(_moved, width)) for server in self._servers
+            ]
 
     def apply(self, update: Update) -> None:
         """Begin the next step: the decision has been told by the owners of weights."""
@@ -112,33 +120,48 @@ class RemoteTables:
     def num_rows(self, table: int) -> int:
         return sum(self._on_all(Head(Message.NUM_ROWS, table, self._step), [], _json))
 
+    def begin(self, folder: Path, previous: Path | None) -> None:
+        self._exchange(Message.BEGIN_ROWS, [folder] if previous is None else [folder, previous])
+
+    def write(self, report_progress: Callable[[], None]) -> dict[str, Any]:
+        sums: dict[str, Any] = {}
+        for number, server in enumerate(self._servers):
+            while True:
+                found = server.request(Head(Message.ROWS_WRITTEN), [], _json).result()
+                report_progress()
+                if found:
+                    break
+                time.sleep(POLL_SECONDS)
+            if "error" in found:
+                raise DataError(f"server-{number}: {found['error']}")
+            sums.update(found["sums"])
+        return sums
+
+    def read(self, folder: Path) -> None:
+        self._exchange(Message.READ_ROWS, [folder])
+
+    def _exchange(self, message: Message, folders: Sequence[Path]) -> None:
+        text = json.dumps([str(each.absolute()) for each in folders])
+        errors = self._on_all(Head(message, step=self._step), [text.encode()], _json)
+        for number, error in enumerate(errors):
+            if error:
+                raise DataError(f"server-{number}: {error}")
+
     def _on_all(
         self, head: Head, parts: Sequence[bytes], answer: Callable[[socket.socket], Any]
     ) -> list[Any]:
         return [each.result() for each in [server.request(head, parts, answer) for server in self._servers]]
 
 
-class _Rows(NamedTuple):
-    """Reads an answer of rows."""
-
-    count: int
-    width: int
-
-    def __call__(self, end: socket.socket) -> Array:
-        messages.receive_head(end)
-        return messages.receive_array(end, self.count * self.width, np.float32).reshape(-1, self.width)
+def _rows(count: int, width: int, end: socket.socket) -> Array:
+    messages.receive_head(end)
+    return messages.receive_array(end, count * width, np.float32).reshape(-1, width)
 
 
-class _MovedRows(NamedTuple):
-    """Reads an answer of positions and rows."""
-
-    width: int
-
-    def __call__(self, end: socket.socket) -> Moved:
-        count = messages.receive_head(end).num_items
-        positions = messages.receive_array(end, count, np.int64)
-        rows = messages.receive_array(end, count * self.width, np.float32)
-        return Moved(positions, rows.reshape(-1, self.width))
+def _moved(width: int, end: socket.socket) -> Moved:
+    count = messages.receive_head(end).num_items
+    positions = messages.receive_array(end, count, np.int64)
+    return Moved(positions, messages.receive_array(end, count * width, np.float32).reshape(-1, width))
 
 
 def _json(end: socket.socket) -> Any:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mxtrain.core.errors import Stop
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.owners import messages
 from mxtrain.kvstore.owners.messages import Head, Message, check
 from mxtrain.kvstore.owners.steps import Steps
-from mxtrain.kvstore.tables.local import total_of
+from mxtrain.kvstore.tables.local import begin, total_of, write
 from mxtrain.kvstore.tables.owner import RowGradients
 from mxtrain.kvstore.tables.share import TableShare
 from mxtrain.optim.update import Update
-from mxtrain.tables.arena import Arena
 from mxtrain.tables.options import TableOptions, from_json
 
 MOST_IDS = 1 << 28  # of a message
@@ -41,11 +42,17 @@ class TableRequests:
             Message.MOVED_ROWS,
             Message.FINISH_ROWS,
             Message.NUM_ROWS,
+            Message.BEGIN_ROWS,
+            Message.ROWS_WRITTEN,
+            Message.READ_ROWS,
         }
     )
 
-    def __init__(self, num_workers: int, steps: Steps[Any], folder: Path | None):
-        self._num_workers, self._steps, self._folder = num_workers, steps, folder
+    def __init__(self, share: int, num_shares: int, num_workers: int, steps: Steps[Any], folder: Path | None):
+        self._share_number, self._num_shares, self._folder = share, num_shares, folder
+        self._num_workers, self._steps = num_workers, steps
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="rows")
+        self._written: Future[dict[str, Any]] | None = None
         self._options: list[TableOptions] | None = None
         self._shares: list[TableShare] = []
         self._prefetched: dict[int, list[_Prefetched]] = {}  # by rank, in their order
@@ -68,6 +75,13 @@ class TableRequests:
             self._send_moved(connection, rank, head)
         elif head.message == Message.NUM_ROWS:
             messages.send(connection, done, [_json(self._share(head).arena.num_rows)])
+        elif head.message == Message.ROWS_WRITTEN:
+            messages.send(connection, done, [_json(self._sums_of_files())])
+        elif head.message in (Message.BEGIN_ROWS, Message.READ_ROWS):
+            folder, *others = map(Path, json.loads(messages.receive_bytes(connection, head.num_bytes)))
+            self._steps.await_step(head.step)
+            error = self._exchange(head.message, folder, others[0] if others else None)
+            messages.send(connection, done, [_json(error)])
         else:
             self._send_rows(connection, rank, head)
 
@@ -94,11 +108,34 @@ class TableRequests:
                 share.apply(decision)
         self._num_pushed, self._num_expected = 0, {}
 
+    def _exchange(self, message: int, folder: Path, previous: Path | None) -> str:
+        """Begin to write rows into a folder, or read those that lie there; return what went wrong, in a line."""
+        try:
+            if message == Message.BEGIN_ROWS:
+                begin(self._shares, folder, previous)
+                self._written = self._writing.submit(write, self._shares, lambda: None)
+            else:
+                for share in self._shares:
+                    share.files.read(folder)
+        except (Stop, OSError) as error:
+            return str(error)
+        return ""
+
+    def _sums_of_files(self) -> dict[str, Any]:
+        """Return the sums of the files that were begun once all are written, or what went wrong; else nothing."""
+        if self._written is None or not self._written.done():
+            return {}
+        try:
+            return {"sums": self._written.result()}
+        except (Stop, OSError) as error:
+            return {"error": str(error)}
+
     def _take(self, options: list[TableOptions]) -> None:
         """Make this server's shares, once; all workers must have the same tables."""
         with self._changing:
             if self._options is None:
-                self._shares = [TableShare(Arena(each, self._folder)) for each in options]
+                place = self._share_number, self._num_shares, self._folder
+                self._shares = [TableShare(each, *place) for each in options]
                 self._options = options
             elif self._options != options:
                 raise ValueError("workers have unlike tables")

@@ -7,6 +7,7 @@ several threads (`requests.py`). What rows are and how they move is `mxtrain/tab
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +17,12 @@ from mxtrain.data.fields import Array
 from mxtrain.kvstore.tables.owner import RowGradients
 from mxtrain.optim.update import Update
 from mxtrain.tables.arena import Arena
+from mxtrain.tables.options import TableOptions
+from mxtrain.tables.row_files import ShareFiles
 from mxtrain.tables.sums import sum_by_id
 
 NO_IDS: Array = np.zeros(0, np.int64)
+EXPIRY_PARTS = 8  # times that rows are looked through in the steps after which they expire
 
 
 class RowSums(NamedTuple):
@@ -30,12 +34,15 @@ class RowSums(NamedTuple):
 
 
 class TableShare:
-    """This process's rows of one table, which lie in `arena`."""
+    """This process's rows of one table: those of share `share` of `num_shares`; with a `folder` in files of it."""
 
-    def __init__(self, arena: Arena):
-        self.arena = arena
-        self.num_updates = 0
+    def __init__(
+        self, options: TableOptions, share: int = 0, num_shares: int = 1, folder: Path | None = None
+    ):
+        self.arena = Arena(options, folder)
+        self.files = ShareFiles(self.arena, share, num_shares)
         self._moved = NO_IDS  # by the last update, ascending
+        self._has_expired = False  # some rows, in the last update
         self._uses: list[RowGradients] = []
         self._sums: RowSums | None = None
         self._changing = threading.Lock()
@@ -48,6 +55,8 @@ class TableShare:
 
     def moved(self, ids: Array) -> Array:
         """Return the positions of those ids whose rows the last step may have moved."""
+        if self._has_expired:
+            return np.arange(len(ids))
         if not len(self._moved):
             return np.zeros(0, np.int64)
         places = np.minimum(np.searchsorted(self._moved, ids), len(self._moved) - 1)
@@ -74,13 +83,15 @@ class TableShare:
             gradients = gradients * np.float32(update.unscale)
         if update.clip:
             gradients = np.clip(gradients, np.float32(-update.clip), np.float32(update.clip))
-        self.num_updates += 1
-        self.arena.update(sums.ids, gradients * np.float32(update.factor), self.num_updates, update.rate)
+        step = self.arena.records.step + 1
+        self.arena.update(sums.ids, gradients * np.float32(update.factor), step, update.rate)
+        is_time = step % max(1, self.arena.options.expire_after // EXPIRY_PARTS) == 0
+        self._has_expired = is_time and self.arena.expire(step) > 0
         self._moved, self._sums = sums.ids, None
 
     def drop(self) -> None:
         """Forget the sums of the step."""
-        self._moved, self._uses, self._sums = NO_IDS, [], None
+        self._moved, self._uses, self._sums, self._has_expired = NO_IDS, [], None, False
 
 
 def _summed(uses: list[RowGradients], width: int) -> RowSums:

@@ -21,6 +21,7 @@ from mxtrain.tables.options import TableOptions
 from mxtrain.tables.sums import sum_by_id
 
 SUM, MEAN = "sum", "mean"
+LARGEST_IN_FLOAT32 = 1 << 24  # from here on neighbours are one number
 
 
 class RowSource(Protocol):
@@ -53,9 +54,9 @@ class Use(NamedTuple):
 class Table(mx.gluon.Block):
     """Rows of `width` numbers for int64 ids. A net with it is a Block; the parts around it can be hybridized.
 
-    `name` tells the tables of a net apart. `field` names the array of a batch that it is called with, if it is one as it
-    is: its rows are then asked for while the micro-batch before is computed. All other keywords are those of
-    `TableOptions`: first values, optimizer, admission, expiry, a limit.
+    `name` tells the tables of a net apart. `field` names the array of a batch that it is called with, if it is one: its
+    rows are then asked for while the micro-batch before is computed. All other keywords are those of `TableOptions`:
+    first values, optimizer, admission, expiry, a limit.
     """
 
     def __init__(self, name: str, width: int, field: str = "", **options: Any):
@@ -102,11 +103,12 @@ class Table(mx.gluon.Block):
 
     def _known(self, ids: NDArray) -> Array:
         found = ids.asnumpy()
-        if found.dtype == np.int64:
-            return found
-        if found.dtype not in (np.int32, np.uint8, np.int8):
+        if found.dtype.kind in "iu":
+            return found.astype(np.int64, copy=False)
+        if found.size and (np.abs(found).max() >= LARGEST_IN_FLOAT32 or (found != np.floor(found)).any()):
             raise DataError(
-                f"table {self.options.name}: ids of {found.dtype}, in which neighbours may be one number; give int64"
+                f"table {self.options.name}: ids of {found.dtype} that are no whole numbers below "
+                f"{LARGEST_IN_FLOAT32}; give int64"
             )
         return found.astype(np.int64)
 

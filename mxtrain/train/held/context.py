@@ -14,6 +14,7 @@ from mxtrain.config.checks.hold_checks import FLAG
 from mxtrain.core.errors import UsageError
 from mxtrain.kvstore.owners import layout, mapped
 from mxtrain.kvstore.owners.local import LocalOwners
+from mxtrain.kvstore.owners.owner import Owners
 from mxtrain.models import remat
 from mxtrain.models.analysis import shapes
 from mxtrain.models.autocast.autocast import Forecast
@@ -47,7 +48,7 @@ def held_context(job: TrainingJob) -> TrainContext:
     net, forecast, first_weights = _build(job.task, devices[0])
     parameters = parameters_of(run, net)
     optimizer = optimizers.build(run.optim, job.task.objects)
-    owners = owners_of(job, parameters)
+    owners: Owners | None = owners_of(job, parameters)
     if owners is None:
         folder = mapped.open_folder(run.layout.store_dir)
         owners = LocalOwners(layout.of_parameters(parameters, run.optim), optimizer, folder)

@@ -18,15 +18,17 @@ from mxtrain.checkpoint.input_identity import description_of
 from mxtrain.config import Run, batch_plan, program_objects
 from mxtrain.config.components.choices import HOLD_ALL, HOLD_LAYERS
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
-from mxtrain.core.errors import DataError
+from mxtrain.core.errors import DataError, UsageError
 from mxtrain.models import remat
 from mxtrain.models.autocast.autocast import Forecast
 from mxtrain.models.nets import zoo
+from mxtrain.models.nets.table import tables_of
 from mxtrain.models.parameters import fast_init, initializers, pretrained, weights
 from mxtrain.models.pruning import Cut, Widths
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.optim import freeze, precision
 from mxtrain.runtime import mx
+from mxtrain.tables.mapped import MappedTable
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 from mxtrain.train.net import thin_net
@@ -146,4 +148,10 @@ def load_trained(
             else ""
         )
         raise DataError(f"{error}{hint}") from None
+    for table in tables_of(net):
+        if checkpoint.others:
+            raise UsageError(
+                f"--checkpoint: table {table.options.name} has rows in one checkpoint each; give one"
+            )
+        table.source = MappedTable(checkpoint.path, table.options.name)
     return net

@@ -78,12 +78,17 @@ class StepTables:
                 if ids is not None:
                     source.ask(np.asarray(ids, np.int64).reshape(-1), is_next_step)
 
+    def begin(self, device: Any) -> None:
+        """Forget what was looked up on a device before, of which no gradients are wanted."""
+        for table in self.tables:
+            table.take_uses(device)
+
     def push(self, device: Any, position: int) -> None:
         """Give the owners what a micro-batch, computed on a device, made of gradients."""
         for number, table in enumerate(self.tables):
             for place, use in enumerate(table.take_uses(device)):
                 ids, gradients = use.gradients()
-                if len(ids) and table.is_trained:
+                if len(ids):
                     self.owners.push(number, RowGradients(position, place, ids, gradients))
 
     def finish(self) -> int | None:
