@@ -1,13 +1,13 @@
-"""Which users will like which items, by a table of a million rows on parameter servers: a task of one's own.
+"""Which users will like which items, by a table of rows on parameter servers: a task of one's own.
 
     python -m examples.recommender_data data/
     python -m mxtrain.fit --task examples.recommender:Liking --train data/train.rec --val data/val.rec \
-        --kvstore dist_sync --num-workers 2 --optimizer adam --lr 0.02 --weight-decay 0 --batch-size 1000 \
-        --micro-batch 500 --epochs 4 --out runs/recommender
+        --kvstore dist_sync --update servers --num-workers 2 --optimizer adam --lr 0.02 --weight-decay 0 \
+        --batch-size 1000 --micro-batch 500 --epochs 4 --out runs/recommender
 
-Users and items are numbers below a million, as a shop gives them, of which this data uses a few thousand. Only the rows
-of a batch travel between workers and servers. A record's payload are two numbers of 4 bytes, a user and an item; its
-label is 1 where the user likes the item, and 0 elsewhere.
+Users and items are whatever numbers a shop has given them. A row comes to life when its user or item is first seen, on
+the server that owns it; a worker holds the rows of its batches alone. A record's payload are two numbers of 8 bytes, a
+user and an item; its label is 1 where the user likes the item, and 0 elsewhere.
 """
 
 import numpy as np
@@ -17,28 +17,28 @@ from mxtrain.data.fields import BadSample, Field
 from mxtrain.models.contract import Contract
 from mxtrain.tasks.task import Outcome, Score, Task
 
-NUM_ROWS, WIDTH = 1_000_000, 16
+WIDTH = 16
 
 
 def read(record, rng, row):
     """Return the sample of a record."""
-    pair = np.frombuffer(record.payload, "<i4")
-    if pair.shape != (2,) or pair.min() < 0 or pair.max() >= NUM_ROWS:
-        raise BadSample(f"it is no pair of numbers below {NUM_ROWS}")
+    pair = np.frombuffer(record.payload, "<i8")
+    if pair.shape != (2,):
+        raise BadSample("it is no pair of numbers")
     return {"pair": pair, "likes": record.label}
 
 
 class Liking(Task):
     unit = "pairs"
     score = Score("auc")
-    fields = (Field("pair", (2,), "int32"), Field("likes", ()))
+    fields = (Field("pair", (2,), "int64"), Field("likes", ()))
 
     @classmethod
     def describe(cls, run, train, val):
         for dataset in filter(None, (train, val)):
             if not np.isin(dataset.labels(), (0, 1)).all():
                 raise DataError(f"{dataset.path}: has labels that are neither 0 nor 1")
-        return {"num_rows": NUM_ROWS}
+        return {}
 
     def reader(self, is_training):
         return read
@@ -49,7 +49,7 @@ class Liking(Task):
     def build_net(self):
         from examples.recommender_net import Matches
 
-        return Matches(self.description["num_rows"], WIDTH)
+        return Matches(WIDTH)
 
     def training_forward(self, teacher):
         return forward

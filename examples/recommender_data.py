@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 
-from examples.recommender import NUM_ROWS
 from mxtrain.data.records.record_writer import RecordWriter
 
 
@@ -15,15 +14,14 @@ def write(folder, num_train=60_000, num_val=6_000):
     So everybody likes half of everything: no sum of a number for the user and one for the item can tell.
     """
     rng = np.random.default_rng(0)
-    numbers = rng.choice(NUM_ROWS, 3000, replace=False)
-    users, items = numbers[:2000], numbers[2000:]
-    tastes = rng.choice((-1, 1), (NUM_ROWS, 3)).astype(np.int8)
+    numbers = np.unique(rng.integers(0, 1 << 62, 3000))  # as a shop gives them
+    tastes = rng.choice((-1, 1), (len(numbers), 3)).astype(np.int8)
     folder.mkdir(parents=True, exist_ok=True)
     for name, count in (("train", num_train), ("val", num_val)):
-        pairs = np.stack([rng.choice(users, count), rng.choice(items, count)], axis=1)
+        pairs = np.stack([rng.integers(0, 2000, count), rng.integers(2000, len(numbers), count)], axis=1)
         likes = (tastes[pairs[:, 0]] * tastes[pairs[:, 1]]).sum(axis=1) > 0
         with RecordWriter(folder / f"{name}.rec") as writer:
-            for key, (pair, label) in enumerate(zip(pairs.astype("<i4"), likes)):
+            for key, (pair, label) in enumerate(zip(numbers[pairs].astype("<i8"), likes)):
                 writer.write(key, float(label), pair.tobytes())
 
 

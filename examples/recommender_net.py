@@ -1,4 +1,4 @@
-from mxtrain.models import SparseEmbedding
+from mxtrain.models import Table
 from mxtrain.runtime import mx
 
 nn = mx.gluon.nn
@@ -7,10 +7,10 @@ nn = mx.gluon.nn
 class Matches(mx.gluon.Block):
     """One row for each user and item; what both rows have in common is scored."""
 
-    def __init__(self, num_rows, width):
+    def __init__(self, width):
         super().__init__()
         with self.name_scope():
-            self.rows = SparseEmbedding(num_rows, width, init=mx.init.Normal(0.1))
+            self.rows = Table("rows", width, field="pair", scale=0.2, optimizer="adam")
             self.score = nn.Dense(1)
 
     def forward(self, pairs):

@@ -83,5 +83,5 @@ class InputIdentity:
 
 def description_of(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the description of the data in a checkpoint's `state`; there was one task when there was no such key."""
-    found: dict[str, Any] = state.get("description") or {"class_names": state["class_names"]}
-    return found
+    found: dict[str, Any] | None = state.get("description")
+    return {"class_names": state["class_names"]} if found is None else found

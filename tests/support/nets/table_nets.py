@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mxtrain.models import SparseEmbedding
+from mxtrain.models.nets.table import Table
 from mxtrain.runtime import mx
 
 NUM_PATCHES, NUM_LEVELS, WIDTH = 16, 32, 8
@@ -68,3 +69,8 @@ def gluons_own(num_classes: int) -> Any:
 
 def unbounded(num_classes: int) -> Any:
     return Unbounded(SparseEmbedding(NUM_ROWS, WIDTH), num_classes)
+
+
+def owned(num_classes: int) -> Any:
+    """Rows that come to life as they are used, of a table that the servers own."""
+    return Patches(Table("patches", WIDTH, scale=0.5, optimizer="adagrad", rate_factor=2.0), num_classes)

@@ -1,0 +1,31 @@
+"""The tables of a net in training, with the owners of their rows: servers that own weights, or this process."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mxtrain.config.checks import table_checks
+from mxtrain.kvstore.owners.remote import RemoteOwners
+from mxtrain.kvstore.tables.local import LocalTables
+from mxtrain.kvstore.tables.owner import TableOwners
+from mxtrain.kvstore.tables.remote import RemoteTables
+from mxtrain.models.nets.table import tables_of
+from mxtrain.runtime.types import Block
+from mxtrain.train.job import TrainingJob
+from mxtrain.train.tables.step_tables import StepTables
+
+
+def open_tables(job: TrainingJob, net: Block, servers: RemoteOwners | None) -> StepTables | None:
+    """Return the tables of a net with the owners of their rows, on `servers` or here; None for a net without any.
+
+    UsageError for flags that do not go with tables.
+    """
+    tables = tables_of(net)
+    if not tables:
+        return None
+    table_checks.check(job.run, [table.options.name for table in tables])
+    for table in tables:
+        table.options = dataclasses.replace(table.options, seed=job.run.optim.seed)
+    options = [table.options for table in tables]
+    owners: TableOwners = LocalTables(options) if servers is None else RemoteTables(servers.links, options)
+    return StepTables(tables, owners)
