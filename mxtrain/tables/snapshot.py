@@ -34,18 +34,18 @@ class _Kept(NamedTuple):
 
 
 class Snapshot:
-    """The records at the last step of `records` that a step after `base_step` has used."""
+    """The records at the last step of `records`, those of the ids `changed` that a step after `base_step` has used."""
 
-    def __init__(self, records: Records, base_step: int):
+    def __init__(self, records: Records, base_step: int = 0, changed: Any = None):
         self.step, self.base_step = records.step, base_step
         self.forgotten_step = records.forgotten_step
         self.is_open = True
-        self._records = records
+        self._records, self._changed = records, changed
         self._kept: list[_Kept] = []
         self._next = 0  # the hash from which on records are still to be read
 
     def keep(self, slots: Any) -> None:
-        """Keep records as they are that are still to be read, before they change or move."""
+        """Keep records as they are that are still to be read, before they change; the caller holds `changing`."""
         if not self.is_open:
             return
         slots = self._of_snapshot(slots)
@@ -68,14 +68,13 @@ class Snapshot:
 
     def _ranges(self) -> Iterator[tuple[int, int, Any]]:
         """Yield the hash where each piece begins and the one where it ends, and its ids if they are known."""
-        if not self.base_step:
+        if self._changed is None:
             count = len(self._records) // PIECE + 1
             bounds = [END * number // count for number in range(count + 1)]
             for low, high in zip(bounds, bounds[1:]):
                 yield low, high, None
             return
-        ids = np.concatenate([np.zeros(0, np.int64), *self._records.ids_used_after(self.base_step)])
-        hashes, ids = _by_hash(hashes_of(ids), ids)
+        hashes, ids = _by_hash(hashes_of(self._changed), self._changed)
         low = 0
         for start in range(0, max(1, len(ids)), PIECE):
             end = start + PIECE
@@ -88,23 +87,17 @@ class Snapshot:
         with records.changing:
             if ids is None:
                 slots = records.index.slots_between(low, high)
+                slots = slots[np.argsort(hashes_of(records.ids[slots]), kind="stable")]  # they nearly ascend
             else:
                 slots = records.index.find(ids)
                 slots = slots[slots >= 0]
-            slots = self._of_snapshot(slots)
-            hashes = hashes_of(records.ids[slots])
-            order = np.argsort(hashes)
-            unchanged = records.copies(slots[order])
+            unchanged = records.copies(self._of_snapshot(slots))
             kept = [each.between(low, high) for each in self._kept]
             self._next = min(high, END - 1)
         if not any(map(len, kept)):
             return unchanged
         joined = np.concatenate([unchanged, *kept])
-        hashes, joined = _by_hash(hashes_of(joined["id"]), joined)
-        # Records that have moved only are there twice, alike.
-        is_first = np.ones(len(joined), bool)
-        is_first[1:] = hashes[1:] != hashes[:-1]
-        return joined[is_first]
+        return _by_hash(hashes_of(joined["id"]), joined).records
 
     def _of_snapshot(self, slots: Any) -> Any:
         """Return those of some slots whose records belong to the snapshot and are as they were."""
@@ -113,5 +106,5 @@ class Snapshot:
 
 
 def _by_hash(hashes: Any, records: Any) -> _Kept:
-    order = np.argsort(hashes, kind="stable")
+    order = np.argsort(hashes)
     return _Kept(hashes[order], records[order])
