@@ -17,9 +17,9 @@ import pytest
 from mxtrain.core.errors import DataError, OutOfResources, UsageError
 from mxtrain.tables import hashing, placement, row_files
 from mxtrain.tables.arena import Arena
-from mxtrain.tables.mapped import MappedTable
 from mxtrain.tables.options import TableOptions
 from mxtrain.tables.row_files import ShareFiles
+from mxtrain.tables.saved_table import SavedTable
 from tests.support.checkout import ROOT
 from tests.support.tables import WAYS, PlainTable, go_way, make_all_parts_small, steps
 
@@ -114,8 +114,8 @@ def test_a_run_goes_on_as_if_it_had_not_been_stopped(
             where = tmp_path / f"again-{number}-{later.number}"
             again.save(where, last)
             last = where
-            mapped = MappedTable(where, OPTIONS.name)
-            assert np.array_equal(mapped.rows(ids), again.rows(ids))
+            saved_table = SavedTable(where, OPTIONS.name)
+            assert np.array_equal(saved_table.rows(ids), again.rows(ids))
     assert num_increments == 12 * num_shares
 
 
@@ -247,7 +247,7 @@ def test_damage_is_named(tmp_path: Path, name: str, damage: str) -> None:
         Shares(TableOptions("t", 2), 2).load(path.parent)
     if damage != "flipped":
         with pytest.raises(DataError, match=r"t\.1-of-2\.rows"):
-            MappedTable(path.parent, "t")
+            SavedTable(path.parent, "t")
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 
 def test_no_table_by_that_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"u\.0-of-1\.rows: not there"):
-        MappedTable(saved(tmp_path), "u")
+        SavedTable(saved(tmp_path), "u")
 
 
 def test_the_reader_of_the_docs_reads_them(small: None, tmp_path: Path) -> None:
