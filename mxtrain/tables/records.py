@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -111,7 +111,6 @@ class Records:
         end = len(self)
         gaps = np.flatnonzero(self.last[:end] == 0)
         moving = end + np.flatnonzero(self.last[end : self.num_slots])
-        self._keep(moving)
         for start in range(0, len(gaps), CHUNK):
             part = slice(start, start + CHUNK)
             for column in self.columns.values():
@@ -139,31 +138,24 @@ class Records:
             column[start : self.num_slots] = new[name]
         self.num_unused -= len(new)
 
-    def snapshot(self, base_step: int = 0) -> Snapshot:
-        """Return the records as they are, those that a step after `base_step` has used, while they go on changing.
+    def snapshot(self, base_step: int = 0, changed: Any = None) -> Snapshot:
+        """Return the records as they are, while they go on changing.
 
-        There is one snapshot at a time: the last one must be at its end, or closed.
+        Of those that a step after `base_step` has used, `changed` are the ids. There is one snapshot at a time: the
+        last one must be at its end, or closed.
         """
         if self._snapshot is not None and self._snapshot.is_open:
             raise ValueError(f"{self._name}: the last snapshot is still being read")
-        self._snapshot = Snapshot(self, base_step)
+        self._snapshot = Snapshot(self, base_step, changed)
         return self._snapshot
 
-    def num_used_after(self, step: int) -> int:
-        """Return how many records a step after `step` has used."""
-        starts = range(0, self.num_slots, SCAN)
-        return sum(
-            int(np.count_nonzero(self.last[start : min(start + SCAN, self.num_slots)] > step))
-            for start in starts
-        )
-
-    def ids_used_after(self, step: int) -> Iterator[Any]:
-        """Yield the ids of records that a step after `step` has used, in parts."""
+    def ids_used_after(self, step: int) -> Any:
+        """Return the ids of records that a step after `step` has used."""
+        ids = [np.zeros(0, np.int64)]
         for start in range(0, self.num_slots, SCAN):
-            with self.changing:
-                last = self.last[start : min(start + SCAN, self.num_slots)]
-                ids = self.ids[start + np.flatnonzero(last > step)]
-            yield ids
+            end = min(start + SCAN, self.num_slots)
+            ids.append(self.ids[start:end][self.last[start:end] > step])
+        return np.concatenate(ids)
 
     def _keep(self, slots: Any) -> None:
         if self._snapshot is not None and len(slots):

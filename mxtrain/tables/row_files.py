@@ -63,15 +63,17 @@ class ShareFiles:
         """
         self._linked = {}
         for content, records in self._contents().items():
-            name = self._name(content)
-            base = self._bases.get(content)
-            is_increment = base is not None and previous is not None and _is_little(records, base)
-            if is_increment and previous and base and _link(previous / name, folder / name, base):
+            name, base = self._name(content), self._bases.get(content)
+            if base and not base.step:  # which means that there is none
+                base = None
+            changed = records.ids_used_after(base.step) if base and previous else None
+            is_little = changed is not None and len(changed) <= MOST_CHANGED * len(records)
+            if base and previous and is_little and _link(previous / name, folder / name, base):
                 self._linked[name] = base.sum
                 name = self._name(content, is_increment=True)
+                snapshot = records.snapshot(base.step, changed)
             else:
-                base = None
-            snapshot = records.snapshot(base.step if base else 0)
+                snapshot = records.snapshot()
             self._begun.append(_Begun(folder / name, self._header(content, snapshot), snapshot))
 
     def write(self, report_progress: Callable[[], None] = lambda: None) -> dict[str, dict[str, Any]]:
@@ -165,11 +167,6 @@ def shares_of(folder: Path, table: str, content: str = ROWS) -> list[list[RowFil
             )
         shares.append(of_share)
     return shares
-
-
-def _is_little(records: Records, base: Base) -> bool:
-    """Return whether what has changed since a base is less than it takes to write all records again."""
-    return base.step > 0 and records.num_used_after(base.step) <= MOST_CHANGED * len(records)
 
 
 def _link(source: Path, target: Path, base: Base) -> bool:

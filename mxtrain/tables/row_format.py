@@ -125,14 +125,6 @@ def read(row_file: RowFile) -> Iterator[Any]:
             raise DataError(f"{path}: damaged, its checksum is another; put a whole copy there")
 
 
-def mapped(row_file: RowFile) -> Any:
-    """Return the records of a file where they lie."""
-    path, header, start, num_records = row_file
-    if not num_records:
-        return np.zeros(0, header.dtype)
-    return np.memmap(path, header.dtype, "r", start, (num_records,))
-
-
 def sum_of(row_file: RowFile) -> dict[str, Any]:
     """Return the sum of a file that `read` has found whole, as `write` has returned it."""
     with row_file.path.open("rb") as file:

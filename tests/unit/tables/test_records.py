@@ -56,7 +56,8 @@ def test_a_snapshot_is_what_the_table_was_while_it_goes_on_changing(way: str, se
             assert arena.expire(step.number) == table.expire(step.number)
         if pending is None and rng.random() < 0.7:
             base = int(rng.choice(bases))
-            pieces = arena.records.snapshot(base).pieces()
+            changed = arena.records.ids_used_after(base) if base else None
+            pieces = arena.records.snapshot(base, changed).pieces()
             pending = base, copy.deepcopy(table), pieces, []
         elif pending is not None:
             base, before, pieces, found = pending

@@ -17,9 +17,9 @@ import pytest
 from mxtrain.core.errors import DataError, OutOfResources, UsageError
 from mxtrain.tables import hashing, placement, row_files
 from mxtrain.tables.arena import Arena
-from mxtrain.tables.mapped import MappedTable
 from mxtrain.tables.options import TableOptions
 from mxtrain.tables.row_files import ShareFiles
+from mxtrain.tables.saved_table import SavedTable
 from tests.support.checkout import ROOT
 from tests.support.tables import WAYS, PlainTable, go_way, make_all_parts_small, steps
 
@@ -62,6 +62,10 @@ class Shares:
     def num_rows(self) -> int:
         return sum(arena.num_rows for arena in self.arenas)
 
+    @property
+    def num_sightings(self) -> int:
+        return sum(len(arena.sightings.records) for arena in self.arenas if arena.sightings)
+
 
 def take(each: Any, step: Any) -> None:
     each.update(step.ids, step.gradients, step.number, step.rate)
@@ -72,7 +76,7 @@ def take(each: Any, step: Any) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     make_all_parts_small(monkeypatch)
-    monkeypatch.setattr(row_files, "MOST_CHANGED", 0.9)  # steps use nearly half of all ids
+    monkeypatch.setattr(row_files, "MOST_CHANGED", 2.0)  # steps use nearly half of all ids
 
 
 @pytest.mark.parametrize("num_shares, num_later", [(1, 1), (2, 2), (2, 3), (3, 1), (1, 2)])
@@ -81,10 +85,13 @@ def test_a_run_goes_on_as_if_it_had_not_been_stopped(
 ) -> None:
     """From every checkpoint, whole or an increment; with rows and sightings that come, go and come again."""
     table, shares, previous = PlainTable(OPTIONS), Shares(OPTIONS, num_shares), None
-    num_increments = 0
-    for step in steps(3, OPTIONS.width, 12):
+    num_increments, used = 0, np.zeros(0, np.int64)
+    for step in steps(3, OPTIONS.width, 15):
         take(table, step)
         take(shares, step)
+        used = np.union1d(used, step.ids)
+        if step.number < 3:
+            continue
         folder = tmp_path / f"step-{step.number}"
         sums = shares.save(folder, previous)
         assert sorted(sums) == sorted(path.name for path in folder.iterdir())
@@ -101,15 +108,15 @@ def test_a_run_goes_on_as_if_it_had_not_been_stopped(
         for later in steps(3, OPTIONS.width, number + 6, first=number + 1):
             take(plain, later)
             take(again, later)
-            ids = np.array([*plain.rows, *later.ids.tolist()], np.int64)
+            ids = np.union1d(used, later.ids)
             assert np.array_equal(again.rows(ids), [plain.row(id) for id in ids.tolist()])
-            assert again.num_rows == len(plain.rows)
+            assert again.num_rows == len(plain.rows) and again.num_sightings == len(plain.sightings)
             where = tmp_path / f"again-{number}-{later.number}"
             again.save(where, last)
             last = where
-            mapped = MappedTable(where, OPTIONS.name)
-            assert np.array_equal(mapped.rows(ids), again.rows(ids))
-    assert num_increments >= 4 * num_shares
+            saved_table = SavedTable(where, OPTIONS.name)
+            assert np.array_equal(saved_table.rows(ids), again.rows(ids))
+    assert num_increments == 12 * num_shares
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad_row"])
@@ -240,7 +247,7 @@ def test_damage_is_named(tmp_path: Path, name: str, damage: str) -> None:
         Shares(TableOptions("t", 2), 2).load(path.parent)
     if damage != "flipped":
         with pytest.raises(DataError, match=r"t\.1-of-2\.rows"):
-            MappedTable(path.parent, "t")
+            SavedTable(path.parent, "t")
 
 
 @pytest.mark.parametrize(
@@ -268,7 +275,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 
 def test_no_table_by_that_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"u\.0-of-1\.rows: not there"):
-        MappedTable(saved(tmp_path), "u")
+        SavedTable(saved(tmp_path), "u")
 
 
 def test_the_reader_of_the_docs_reads_them(small: None, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.tables import first_values, mapped
+from mxtrain.core.system import machine
+from mxtrain.tables import first_values
 from mxtrain.tables.arena import Arena
-from mxtrain.tables.mapped import MappedTable
 from mxtrain.tables.options import TableOptions
 from mxtrain.tables.row_files import ShareFiles
+from mxtrain.tables.saved_table import SavedTable
 
 OPTIONS = TableOptions("t", 16, seed=3)
 
@@ -35,31 +37,19 @@ def test_rows_are_those_of_the_arena(tmp_path: Path, num_rows: int) -> None:
     wanted = np.concatenate([ids[:5000], ids[:1000], np.arange(500)])
     rows = np.empty((len(wanted), 16), np.float32)
     arena.read(wanted, rows)
-    table = MappedTable(tmp_path, "t")
+    table = SavedTable(tmp_path, "t")
     assert np.array_equal(table.rows(wanted), rows) and table.options == OPTIONS
     assert np.array_equal(table.rows(np.arange(500)), first_values.rows(OPTIONS, np.arange(500)))
 
 
-def resident_bytes(path: Path) -> int:
-    """The bytes of a mapped file that are in this process's memory."""
-    text = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.M)
-    return sum(int(re.findall(r"^Rss:\s+(\d+)", each, re.M)[0]) for each in text if str(path) in each) << 10
-
-
-def test_little_of_a_file_is_in_memory_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped, "AT_A_TIME", 10)
-    ids, peaks = np.arange(200_000), []
+def test_little_of_a_file_is_in_memory_at_any_time(tmp_path: Path) -> None:
+    """A file of 16 MB, read through in small parts."""
+    ids = np.arange(200_000)
     saved(tmp_path, ids)
-    (path,) = tmp_path.iterdir()
-    table = MappedTable(tmp_path, "t")
-    (file,) = table._shares[0]
-    give_back = file.give_back
-
-    def noted() -> None:
-        peaks.append(resident_bytes(path))
-        give_back()
-
-    monkeypatch.setattr(file, "give_back", noted)
-    table.rows(ids[:2000])
-    assert len(peaks) == 200 and 0 < max(peaks) < 0.6 * path.stat().st_size
-    assert resident_bytes(path) == 0
+    table = SavedTable(tmp_path, "t")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = machine.resident_bytes(os.getpid())
+    for start in range(0, len(ids), 2000):
+        table.rows(ids[start : start + 2000])
+    (peak,) = re.findall(r"^VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(), re.M)
+    assert (int(peak) << 10) - before < 4 << 20
