@@ -36,8 +36,6 @@ class Use(NamedTuple):
     """A lookup of which a gradient comes back."""
 
     ids: Array  # of all that were looked up, in order
-    unique: Array  # each once
-    places: Array  # of each id among the unique ones
     lists: Array  # of each id, the row of `looked_up` that it is in
     factors: Array | None  # of each id in that row; None where all are 1
     looked_up: NDArray
@@ -127,7 +125,7 @@ class Table(mx.gluon.Block):
             found = mx.nd.array(rows.reshape(shape), ctx=like.context, dtype=np.float32)
         if mx.autograd.is_recording():
             found.attach_grad()
-            self.uses.setdefault(like.context, []).append(Use(ids, unique, places, lists, factors, found))
+            self.uses.setdefault(like.context, []).append(Use(ids, lists, factors, found))
         return found
 
 

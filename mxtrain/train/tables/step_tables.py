@@ -21,7 +21,7 @@ from mxtrain.optim.update import Update
 
 @dataclasses.dataclass
 class RowWaits:
-    """How long a net waited for the rows of a table, and how many of them were asked for in advance."""
+    """The time that a net waited for rows of a table, and how many of them were asked for in advance."""
 
     seconds: float = 0.0
     num_rows: int = 0
