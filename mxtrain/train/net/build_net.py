@@ -28,7 +28,7 @@ from mxtrain.models.pruning import Cut, Widths
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.optim import freeze, precision
 from mxtrain.runtime import mx
-from mxtrain.tables.mapped import MappedTable
+from mxtrain.tables.saved_table import SavedTable
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 from mxtrain.train.net import thin_net
@@ -153,5 +153,5 @@ def load_trained(
             raise UsageError(
                 f"--checkpoint: table {table.options.name} has rows in one checkpoint each; give one"
             )
-        table.source = MappedTable(checkpoint.path, table.options.name)
+        table.source = SavedTable(checkpoint.path, table.options.name)
     return net
