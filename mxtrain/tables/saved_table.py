@@ -54,9 +54,9 @@ class _SavedRecords:
         self._file = row_file.path.open("rb", buffering=0)
         os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
-    def records(self, places: Any) -> Any:
-        """Return the records at places."""
-        return np.frombuffer(self._bytes_at(places, self._dtype.itemsize), self._dtype)
+    def records(self, positions: Any) -> Any:
+        """Return the records at positions."""
+        return np.frombuffer(self._bytes_at(positions, self._dtype.itemsize), self._dtype)
 
     def find(self, ids: Any) -> Any:
         """Return the place of each id's record, -1 where there is none."""
