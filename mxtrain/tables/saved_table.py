@@ -88,8 +88,8 @@ class _SavedRecords:
             high, above = np.where(is_before, high, middle), np.where(is_before, above, here)
             high = np.where(is_it, low, high)
 
-    def _bytes_at(self, places: Any, count: int) -> bytes:
-        """Return the first bytes of the records at places, one behind the other."""
+    def _bytes_at(self, positions: Any, count: int) -> bytes:
+        """Return the first bytes of the records at positions, one behind the other."""
         number = self._file.fileno()
-        offsets = (self._start + places * self._dtype.itemsize).tolist()
+        offsets = (self._start + positions * self._dtype.itemsize).tolist()
         return b"".join([os.pread(number, count, offset) for offset in offsets])
