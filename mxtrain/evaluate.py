@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, 
 
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
+from mxtrain.config.components import choices
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.export import exported_net
@@ -44,6 +45,7 @@ class EvaluateOptions(NamedTuple):
     devices: str = "cpu"
     tta: str = ""
     ensemble: bool = False
+    hold: str = choices.HOLD_ALL
 
 
 class Evaluated(NamedTuple):
@@ -69,6 +71,7 @@ def evaluate(
     metric: object = None,
     target: str | None = None,
     val_resize: int | None = None,
+    hold: str = choices.HOLD_ALL,
 ) -> dict[str, Any]:
     """Return the scores of a trained net on a data set, by name: `val_loss`, those of the task, and `num_samples`.
 
@@ -89,13 +92,14 @@ def evaluate(
         metric: the same for the metrics.
         target: the columns of a table `val` that are to be predicted; the run's own when left out.
         val_resize: the short side of pictures before the centre is cut out; the run's own when left out.
+        hold: "layers" reads the weights of one segment of the net at a time.
 
     Raises:
         UsageError, DataError: as the command says them, see `mxtrain.core.errors`.
     """
     from mxtrain.train.library import process_isolation
 
-    options = EvaluateOptions(checkpoint, devices, tta, ensemble)
+    options = EvaluateOptions(checkpoint, devices, tta, ensemble, hold)
     objects = {"val": val, "model": net, "loss": loss, "task": task, "metric": metric}
     with process_isolation.isolated_run():
         evaluated = _evaluated(trained, options, {**objects, "target": target, "val_resize": val_resize})
@@ -150,6 +154,7 @@ def parser() -> Parser:
     flags.add_argument(
         "--ensemble", action="store_true", help="of several checkpoints the mean answer, not the mean weights"
     )
+    trained_run.add_hold(flags)
     flags.add_argument("--sort", choices=evaluation.COLUMNS, default="", help="classes by this, lowest first")
     flags.add_argument("--all", action="store_true", help="every class, and every pair that was confused")
     graph = (
@@ -196,6 +201,7 @@ def _evaluated(
     """
     from mxtrain.inference import ensemble
 
+    trained_run.check_hold(options.hold, options.devices, {"tta": options.tta, "ensemble": options.ensemble})
     exported = exported_net.named(trained, options.checkpoint, options.devices, options.ensemble)
     source, which = (exported.run, str(exported.step)) if exported else (trained, options.checkpoint)
     checkpoint = trained_run.find_checkpoint(source, which, options.devices)
@@ -264,7 +270,7 @@ def _open_net(
         ensemble.check_ensemble(members, task)
     with contextlib.ExitStack() as opened:
         nets = [
-            opened.enter_context(trained_run.net_of(each, run, options.devices, task.objects))
+            opened.enter_context(trained_run.net_of(each, run, options.devices, task.objects, options.hold))
             for each in members
         ]
         net: Net = nets[0][0]

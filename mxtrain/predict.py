@@ -16,6 +16,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Iterable, NoReturn, Sequence, cast
 
+from mxtrain.config.components import choices
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.data import input_files
@@ -48,6 +49,7 @@ def predict(
     devices: str = "cpu",
     net: object = None,
     task: object = None,
+    hold: str = choices.HOLD_ALL,
 ) -> list[dict[str, Any]]:
     """Return what a trained net says of each input, as the run's task shows it: `{"classes": [...]}` for pictures.
 
@@ -71,6 +73,7 @@ def predict(
         net: in the place of the run's, which a folder does not hold if it was an object. It gets the checkpoint's
             weights, and afterwards its own again if it has some.
         task: the same for the task.
+        hold: "layers" reads the weights of one segment of the net at a time.
 
     Raises:
         UsageError, DataError: as the command says them; DataError for the first input that is none.
@@ -79,6 +82,7 @@ def predict(
 
     options = PredictOptions(top, threshold, embed, mistakes, prompts, target)
     options.check()
+    trained_run.check_hold(hold, devices, {"embed": embed})
     single = inputs if isinstance(inputs, (str, os.PathLike)) else None
     if isinstance(inputs, bytes) or not (single is not None or hasattr(inputs, "__iter__")):
         raise UsageError(f"predict: inputs is a {type(inputs).__name__}; give a list of them, or a path")
@@ -93,12 +97,12 @@ def predict(
                 sampling or SamplingOptions(),
             )
             sampling.check()
-            with predictors.open_predictor(opened, devices) as predictor:
+            with predictors.open_predictor(opened, devices, hold) as predictor:
                 return list(
                     text_generation.write(writer, predictor.net, predictor.context, prompts, sampling)
                 )
         predictors.check_predicts(opened.task, with_losses=bool(mistakes))
-        with predictors.open_predictor(opened, devices) as predictor:
+        with predictors.open_predictor(opened, devices, hold) as predictor:
             if mistakes:
                 found = predictor.worst_mistakes(
                     None if single is None else os.fspath(single), mistakes, _raise
@@ -137,6 +141,7 @@ def command(argv: Sequence[str] | None = None) -> None:
 
     options.run, options.inputs = trained_run.with_inputs(options, options.inputs)
     predict_flags.options_of(options).check()
+    trained_run.check_hold(options.hold, options.devices, {"embed": options.embed})
     predict_flags.check_inputs(options)
     predict_flags.check_outputs(options)
     # or mxnet's logging would put its marks before our lines
@@ -151,9 +156,9 @@ def command(argv: Sequence[str] | None = None) -> None:
         predictors.check_predicts(opened.task, of_mistakes)
     options.inputs += _texts(options, opened.task)
     tell = _write_on if options.prompt else printing.mistakes if of_mistakes else printing.print_predictions
-    with predictors.open_predictor(opened, options.devices) as predictor, interrupts.stopped_by_signal(
-        PROGRAM
-    ):
+    with predictors.open_predictor(
+        opened, options.devices, options.hold
+    ) as predictor, interrupts.stopped_by_signal(PROGRAM):
         tell(options, predictor)
 
 

@@ -49,6 +49,7 @@ def parser() -> Parser:
     flags.add_argument(
         "--out", type=Path, metavar="FILE", help="write answers into a file, which is whole or not there"
     )
+    trained_run.add_hold(flags)
     flags.add_argument("--embed", action="store_true", help="give features, what the last layer takes")
     of_labels = (
         "the worst mistakes among labelled samples: a .rec, a table with its targets, a folder of class folders, or "

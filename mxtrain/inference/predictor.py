@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, 
 
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
+from mxtrain.config.components import choices
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.inference import text_generation, trained_run
 from mxtrain.inference.trained_run import Trained
@@ -128,9 +129,9 @@ def check_predicts(task: Task, with_losses: bool) -> None:
 
 
 @contextlib.contextmanager
-def open_predictor(run: OpenedRun, devices: str) -> Iterator[Predictor]:
-    """Yield a predictor on the first of the devices; loads mxnet."""
-    with trained_run.net_of(run.checkpoint, run.run, devices, run.task.objects) as (net, contexts):
+def open_predictor(run: OpenedRun, devices: str, hold: str = choices.HOLD_ALL) -> Iterator[Predictor]:
+    """Yield a predictor on the first of the devices, which holds its net as `net_of` says; loads mxnet."""
+    with trained_run.net_of(run.checkpoint, run.run, devices, run.task.objects, hold) as (net, contexts):
         yield Predictor(run.task, net, contexts[0])
 
 

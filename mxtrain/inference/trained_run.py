@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence, Union, cast
 from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Checkpoint
-from mxtrain.config import Run, program_objects
+from mxtrain.config import Run, batch_plan, program_objects
+from mxtrain.config.components import choices
 from mxtrain.config.flags import from_python
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
@@ -104,6 +105,28 @@ def find_checkpoint(trained: Trained, which: str | None, devices: str) -> Checkp
     return selection.select([_folder(each) for each in several], which)
 
 
+def add_hold(flags: Parser) -> None:
+    """Add --hold to the flags of a command that computes answers."""
+    meaning = (
+        "layers: read the weights of one segment of the net at a time, for a net that memory does not hold"
+    )
+    flags.add_argument("--hold", choices=choices.HOLD, default=choices.HOLD_ALL, help=meaning)
+
+
+def check_hold(hold: str, devices: str, others: Mapping[str, object]) -> None:
+    """Refuse, with a UsageError, what --hold layers cannot do: `others` are flags that take the whole net."""
+    if hold not in choices.HOLD:
+        raise UsageError(f"--hold {hold}: unknown ({', '.join(choices.HOLD)})")
+    if hold == choices.HOLD_ALL:
+        return
+    flag = f"--hold {hold}"
+    for name, value in others.items():
+        if value:
+            raise UsageError(f"--{name} with {flag}: takes the whole net; leave one of them out")
+    if batch_plan.parse_devices(devices) != (("cpu", 0),):
+        raise UsageError(f"{flag} with --devices {devices}: computes on one CPU context; give --devices cpu")
+
+
 def refuse_output(flag: str, out: Path | None, checkpoint: Checkpoint) -> None:
     """Refuse a file to write that is a part of a checkpoint or of its run, with a UsageError."""
     for path in (checkpoint.path, *checkpoint.others):
@@ -162,9 +185,15 @@ def task_of(checkpoint: Checkpoint, run: Run, objects: ProgramObjects = NO_OBJEC
 
 @contextlib.contextmanager
 def net_of(
-    checkpoint: Checkpoint, run: Run, devices: str, objects: ProgramObjects = NO_OBJECTS
+    checkpoint: Checkpoint,
+    run: Run,
+    devices: str,
+    objects: ProgramObjects = NO_OBJECTS,
+    hold: str = choices.HOLD_ALL,
 ) -> Iterator[tuple[Block, list[Device]]]:
     """Yield the net of a checkpoint on `devices`, and its contexts; loads mxnet.
+
+    By `hold` it is here as a whole, or one segment at a time.
 
     A net that a Python program gave has the checkpoint's weights in the block, and again its own, if any, afterwards.
     """
@@ -182,4 +211,11 @@ def net_of(
     amp = precision.usable_amp(run.model.amp, places[0].device_type)
     values_kept = contextlib.nullcontext() if lent is None else weights.kept(lent)
     with build_net.compiling(amp), build_net.own_settings_kept(run, objects), values_kept:
+        if hold == choices.HOLD_LAYERS:
+            from mxtrain.train.held import trained_net
+
+            if lent is not None:
+                raise UsageError(f"--hold {hold}: the net is an object, which is here already; leave it out")
+            yield trained_net.load(checkpoint, run, places[0]), places
+            return
         yield build_net.load_trained(checkpoint, places, run=run, objects=objects), places

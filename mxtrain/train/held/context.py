@@ -45,7 +45,7 @@ def held_context(job: TrainingJob) -> TrainContext:
             f"resume it with {FLAG}"
         )
     devices = build_net.devices_of(run.layout.devices)
-    net, forecast, first_weights = _build(job.task, devices[0])
+    net, forecast, first_weights = described(job.task, devices[0])
     parameters = parameters_of(run, net)
     optimizer = optimizers.build(run.optim, job.task.objects)
     owners: Owners | None = owners_of(job, parameters)
@@ -65,7 +65,7 @@ def held_context(job: TrainingJob) -> TrainContext:
     return assembled(job, BuiltNet(net, forecast, {}), devices, trainer, optimizer, grid)
 
 
-class _Build(NamedTuple):
+class Described(NamedTuple):
     """A net without weights, what of it runs in bfloat16, and what draws its first weights."""
 
     net: HeldNet
@@ -73,7 +73,7 @@ class _Build(NamedTuple):
     first_weights: FirstWeights
 
 
-def _build(task: Task, device: Device) -> _Build:
+def described(task: Task, device: Device) -> Described:
     """Return the net of the task's run, cut."""
     run, model = task.run, task.run.model
     micro_batch = batch_plan.of_run(run).micro_batch
@@ -100,7 +100,7 @@ def _build(task: Task, device: Device) -> _Build:
         raise UsageError(f"{FLAG}: {others[0]} of {name} is no plain array of float32; leave it out")
     held = HeldNet(net, remat.cut(net, FLAG, name, (micro_batch, *contract.inputs[0])))
     net.hybridize(active=False)
-    return _Build(held, narrowing.forecast if narrowing else Forecast(), first_weights)
+    return Described(held, narrowing.forecast if narrowing else Forecast(), first_weights)
 
 
 def _fix_shapes(net: Block, name: str, contract: Contract) -> None:

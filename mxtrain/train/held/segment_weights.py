@@ -6,17 +6,25 @@ Owns the buffers, of which there are as many as two stages need. How weights tra
 from __future__ import annotations
 
 import math
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Iterator, Mapping, NamedTuple, Protocol, Sequence, Tuple
 
 import numpy as np
 
 from mxtrain.data.fields import Array
-from mxtrain.kvstore.owners.owner import Owners, Pull
+from mxtrain.kvstore.owners.owner import Pull
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Parameter
 
 ALIGNMENT = 64  # of MXNet's own arrays
 Stage = Tuple[int, ...]  # the places of the segments that are computed with at a time
+
+
+class Lender(Protocol):
+    """Whoever has the weights: their owners, or a file."""
+
+    def pull(self, indices: Sequence[int], into: Sequence[Array]) -> Pull:
+        """Start to copy weights into these arrays."""
+        ...
 
 
 class Coming(NamedTuple):
@@ -38,7 +46,7 @@ class SegmentWeights:
     `indices` are the owners' numbers of parameters, by name.
     """
 
-    def __init__(self, owners: Owners, segments: Sequence[Sequence[Parameter]], indices: Mapping[str, int]):
+    def __init__(self, owners: Lender, segments: Sequence[Sequence[Parameter]], indices: Mapping[str, int]):
         self._owners, self._segments, self._indices = owners, segments, indices
         self._buffers = Buffers()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Sequence
+from typing import TYPE_CHECKING, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -59,8 +59,22 @@ def load_weights(trainer: HeldTrainer, net: Block, path: Path, is_putting: bool)
 
     DataError where a name or shape differs.
     """
-    found, named = _opened(path), weights.named_parameters(net)
-    shapes = {name: place.shape for name, place in params_file.places_in(path).items()}
+    named = weights.named_parameters(net)
+    check_fits(path, named)
+    found = _opened(path)
+    for index, (name, parameter) in enumerate(named.items()):
+        if any(parameter is each for each in trainer.held):
+            weights.put(parameter, mx.nd.array(found[name]))
+        if is_putting:
+            trainer.owners.put(index, found[name].ravel())
+
+
+def check_fits(path: Path, named: Mapping[str, Parameter]) -> None:
+    """Raise DataError where a name or shape of a file's arrays is not that of these parameters."""
+    try:
+        shapes = {name: place.shape for name, place in params_file.places_in(path).items()}
+    except ValueError as error:
+        raise DataError(str(error)) from None
     for name in sorted({*shapes, *named}):
         there, here = shapes.get(name), named[name].shape if name in named else None
         if there != here:
@@ -68,11 +82,6 @@ def load_weights(trainer: HeldTrainer, net: Block, path: Path, is_putting: bool)
                 f"{path}: does not fit this net: parameter '{name}' is {there or 'not'} in the file, {here or 'not'} "
                 "in the net"
             )
-    for index, (name, parameter) in enumerate(named.items()):
-        if any(parameter is each for each in trainer.held):
-            weights.put(parameter, mx.nd.array(found[name]))
-        if is_putting:
-            trainer.owners.put(index, found[name].ravel())
 
 
 def states(
