@@ -65,5 +65,7 @@ read_rows: Function | None = getattr(_built, "read_rows", None)
 move_rows: Function | None = getattr(_built, "move_rows", None)
 # gather(column, item_bytes, slots, records, offset): see tables/records.py
 gather: Function | None = getattr(_built, "gather", None)
+# find_records(file, start, record_bytes, num_records, ids, are_there, records): see tables/saved_table.py
+find_records: Function | None = getattr(_built, "find_records", None)
 # add_rows(sums, places, rows): see tables/sums.py
 add_rows: Function | None = getattr(_built, "add_rows", None)

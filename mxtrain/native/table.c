@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GOLDEN 0x9E3779B97F4A7C15u
 #define STRIDE 0xD1B54A32D192ED03u
@@ -86,6 +87,36 @@ void gather_items(const uint8_t *column, size_t item_bytes, const int64_t *slots
         if (at + AHEAD < count) __builtin_prefetch(column + (size_t)slots[at + AHEAD] * item_bytes);
         memcpy(records, column + (size_t)slots[at] * item_bytes, item_bytes);
     }
+}
+
+static int read_record(const RecordFile *from, size_t place, uint8_t *record) {
+    ssize_t num_read = pread(from->file, record, from->record_bytes,
+                             from->start + (int64_t)place * (int64_t)from->record_bytes);
+    return num_read == (ssize_t)from->record_bytes;
+}
+
+int find_records(const RecordFile *from, const int64_t *ids, size_t count, uint8_t *are_there, uint8_t *records) {
+    for (size_t at = 0; at < count; at++, records += from->record_bytes) {
+        uint64_t hash = mixed((uint64_t)ids[at]), below = 0, above = UINT64_MAX, here;
+        size_t low = 0, high = from->num_records;
+        are_there[at] = 0;
+        for (int turn = 1; low < high; turn++) {
+            /* Where a hash between two others is to be expected; one turn in four halves what is left. */
+            double part = turn % 4 ? (double)(hash - below) / ((double)(above - below) + 1) : 0.5;
+            size_t middle = low + (size_t)(part * (double)(high - low));
+            if (middle >= high) middle = high - 1;
+            if (!read_record(from, middle, records)) return 0;
+            memcpy(&here, records, sizeof here);
+            here = mixed(here);
+            if (here == hash) {
+                are_there[at] = 1;
+                break;
+            }
+            if (here < hash) low = middle + 1, below = here;
+            else high = middle, above = here;
+        }
+    }
+    return 1;
 }
 
 void add_rows_to(float *sums, size_t width, const int64_t *places, const float *rows, size_t count) {

@@ -31,6 +31,16 @@ void read_rows(const float *rows, size_t width, const int64_t *slots, const int6
 void gather_items(const uint8_t *column, size_t item_bytes, const int64_t *slots, size_t count, uint8_t *records,
                   size_t record_bytes);
 
+/* Records on disk, `record_bytes` each, that begin with their ids and ascend by the hashes of these. */
+typedef struct {
+    int file;
+    int64_t start;
+    size_t record_bytes, num_records;
+} RecordFile;
+
+/* Read the record of each id; whether it is there. 0 where the file cannot be read. */
+int find_records(const RecordFile *from, const int64_t *ids, size_t count, uint8_t *are_there, uint8_t *records);
+
 /* Add each row to the sum at its place, in their order. */
 void add_rows_to(float *sums, size_t width, const int64_t *places, const float *rows, size_t count);
 

@@ -3,6 +3,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <errno.h>
+
 #include "table.h"
 
 /* The buffers of a call, which are given back together. */
@@ -185,6 +187,43 @@ static PyObject *gather(PyObject *module, PyObject *arguments) {
     return ended(&buffers, failed);
 }
 
+PyDoc_STRVAR(find_records_doc,
+             "find_records(file, start, record_bytes, num_records, ids, are_there, records)\n\n"
+             "Read the record of each id from a file, by its descriptor, and note whether it is there;\n"
+             "see mxtrain/tables/saved_table.py.");
+
+static PyObject *read_records(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_ids, *of_are_there, *of_records;
+    RecordFile from;
+    long long start;
+    Py_ssize_t record_bytes, num_records;
+    if (!PyArg_ParseTuple(arguments, "iLnnOOO", &from.file, &start, &record_bytes, &num_records, &of_ids, &of_are_there,
+                          &of_records))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0, is_read = 1, error = 0;
+    size_t count, num_answers, size;
+    const int64_t *ids = items_of(of_ids, 8, 0, &buffers, &count, &failed);
+    uint8_t *are_there = items_of(of_are_there, 1, 1, &buffers, &num_answers, &failed);
+    uint8_t *records = items_of(of_records, 1, 1, &buffers, &size, &failed);
+    if (!failed && start >= 0 && record_bytes >= 8 && num_records >= 0 && num_answers == count &&
+        size == count * (size_t)record_bytes) {
+        from.start = start, from.record_bytes = (size_t)record_bytes, from.num_records = (size_t)num_records;
+        PyThreadState *lock = PyEval_SaveThread();
+        errno = 0;
+        is_read = find_records(&from, ids, count, are_there, records);
+        error = errno ? errno : EIO;
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    if (is_read) return ended(&buffers, failed);
+    give_back(&buffers);
+    errno = error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
 PyDoc_STRVAR(add_rows_doc, "add_rows(sums, places, rows)\n\nAdd each row to the sum at its place, in their order.");
 
 static PyObject *add_to_sums(PyObject *module, PyObject *arguments) {
@@ -255,6 +294,7 @@ PyMethodDef table_methods[] = {
     {"hash_texts", hashes_of_texts, METH_VARARGS, hash_texts_doc},
     {"read_rows", read_slots, METH_VARARGS, read_rows_doc},
     {"gather", gather, METH_VARARGS, gather_doc},
+    {"find_records", read_records, METH_VARARGS, find_records_doc},
     {"add_rows", add_to_sums, METH_VARARGS, add_rows_doc},
     {"move_rows", move_slots, METH_VARARGS, move_rows_doc},
     {NULL, NULL, 0, NULL},

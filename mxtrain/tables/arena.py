@@ -35,6 +35,11 @@ class Arena:
         self.sightings = Sightings(name, options.admit_after) if options.admit_after > 1 else None
 
     @property
+    def step(self) -> int:
+        """The last step that has moved rows, be it before the arena was read from files."""
+        return self.records.step
+
+    @property
     def num_rows(self) -> int:
         """The number of rows that there are."""
         return len(self.records)

@@ -30,7 +30,8 @@ class Index:
     def __init__(self, ids: Any):
         self._ids = ids
         # Of which the last third is for ids that all want the last place.
-        self._places = Reserved(3 * len(ids) + 2 * LEAST_PLACES, (), np.int32).array
+        self._reserved = Reserved(3 * len(ids) + 2 * LEAST_PLACES, (), np.int32)
+        self._places = self._reserved.array
         self._num_places, self._num_slots = LEAST_PLACES, 0
 
     @property
@@ -98,6 +99,7 @@ class Index:
         wants a place further to the front, where places are still to be emptied.
         """
         end, count = self._end_of_run(self._num_places), 0
+        self._reserved.grow(num_places)
         self._num_places = num_places
         while end:
             start = self._start_of_run(max(0, end - AT_A_TIME))

@@ -12,6 +12,7 @@ from mxtrain.core.errors import UsageError, nearest
 STATES = {"sgd": (0, 0), "momentum": (1, 0), "adagrad": (1, 0), "adagrad_row": (0, 1), "adam": (2, 2)}
 OPTIMIZERS = tuple(STATES)
 MOST_WIDTH = 4096
+MOST_NAME = 64  # bytes, with which names of files are
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,8 @@ class TableOptions:
                 f"table {self.name}: optimizer {self.optimizer} is unknown{nearest(self.optimizer, OPTIMIZERS)} "
                 f"({', '.join(OPTIMIZERS)})"
             )
+        if not 1 <= len(self.name.encode()) <= MOST_NAME:
+            raise UsageError(f"a table called {self.name!r}: give it a name of 1 to {MOST_NAME} bytes")
         for name, value, fits, what in (
             ("width", self.width, 1 <= self.width <= MOST_WIDTH, f"from 1 to {MOST_WIDTH}"),
             ("scale", self.scale, 0 <= self.scale < float("inf"), "0 or more"),

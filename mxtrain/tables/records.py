@@ -23,6 +23,7 @@ from mxtrain.tables.snapshot import Snapshot
 CHUNK = 1 << 16  # slots for which room is made at a time
 SCAN = 1 << 20  # slots that are looked through at a time
 RESERVED_BYTES = 1 << 40  # of address space for a column
+SPARE_BYTES = 256 << 20  # of memory that are not for rows, but for whatever else runs here
 
 
 class Column(NamedTuple):
@@ -45,10 +46,16 @@ class Records:
         self.dtype = np.dtype([(each.name, each.dtype, each.shape) for each in fields])
         widest = max(self.dtype[each.name].itemsize for each in fields)
         capacity = min(limit or MOST_SLOTS, MOST_SLOTS, RESERVED_BYTES // widest)
-        self._reserved = [Reserved(capacity, each.shape, each.dtype, folder) for each in fields]
-        self.columns = {each.name: place.array for each, place in zip(fields, self._reserved)}
-        self.ids, self.last = self.columns["id"], self.columns["last"]
-        self.index = Index(self.ids)
+        try:
+            self._reserved = [Reserved(capacity, each.shape, each.dtype, folder) for each in fields]
+            self.columns = {each.name: place.array for each, place in zip(fields, self._reserved)}
+            self.ids, self.last = self.columns["id"], self.columns["last"]
+            self.index = Index(self.ids)
+        except OSError as error:
+            raise UsageError(
+                f"{name}: no address space for {capacity} rows ({error.strerror}); give it max_rows, or see "
+                "`ulimit -v` and vm.overcommit_memory"
+            ) from None
         self.num_slots = self.num_unused = 0  # slots of records; those of them whose `last` is 0
         self.step = 0  # the last one that has used any
         self.forgotten_step = 0  # records last used in it, or before, have been forgotten
@@ -182,7 +189,7 @@ class Records:
             ) from None
         if self._reserved[0].is_in_memory:
             left, needed = machine.available_memory(), (end - self.num_slots) * self.dtype.itemsize
-            if left < needed:
+            if left < needed + SPARE_BYTES:
                 raise UsageError(
                     f"{self._name}: {end} rows take {needed >> 20} MB more than the {self.num_bytes >> 20} MB of now, "
                     f"and {left >> 20} MB are left; give more --num-servers, or --store-dir for files on a disk"

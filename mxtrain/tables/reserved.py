@@ -6,6 +6,7 @@ most of what a server has. Linux gives address space without memory, and memory 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 import os
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+HUGE_FROM = 32 << 20  # bytes of an array that is worth pages of 2 MB, which make rows at random places faster
 MAP_NORESERVE = 0x4000  # of Linux; Python's mmap does not name it before 3.13
 
 
@@ -25,22 +27,20 @@ class Reserved:
     """
 
     def __init__(self, capacity: int, shape: tuple[int, ...], dtype: Any, folder: Path | None = None):
-        self._entry_bytes = max(1, math.prod(shape)) * np.dtype(dtype).itemsize
+        num_items = capacity * math.prod(shape)
+        self._entry_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         num_bytes = max(mmap.PAGESIZE, capacity * self._entry_bytes)
         self._file: int | None = None
         if folder is None:
             kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
-            content = mmap.mmap(-1, num_bytes, flags=kind)
-            content.madvise(mmap.MADV_HUGEPAGE)
+            self._content = mmap.mmap(-1, num_bytes, flags=kind)
         else:
             with tempfile.TemporaryFile(dir=folder) as file:
                 os.ftruncate(file.fileno(), num_bytes)
-                content = mmap.mmap(file.fileno(), num_bytes)
+                self._content = mmap.mmap(file.fileno(), num_bytes)
                 self._file = os.dup(file.fileno())
-        self._num_on_disk = 0
-        self.array = np.frombuffer(content, dtype, capacity * max(1, math.prod(shape))).reshape(
-            capacity, *shape
-        )
+        self._num_ready = 0
+        self.array = np.frombuffer(self._content, dtype, num_items).reshape(capacity, *shape)
 
     @property
     def is_in_memory(self) -> bool:
@@ -48,20 +48,20 @@ class Reserved:
         return self._file is None
 
     def grow(self, count: int) -> None:
-        """Make sure that `count` entries have room on the disk; OSError where they have none.
+        """Make `count` entries ready; OSError where the disk has no room for them.
 
         Without it a full disk would end the process at the first write.
         """
-        if self._file is not None and count > self._num_on_disk:
-            start = self._num_on_disk * self._entry_bytes
-            os.posix_fallocate(self._file, start, count * self._entry_bytes - start)
-            self._num_on_disk = count
-
-    def close(self) -> None:
-        """Give the file up; the array stays readable as long as it is used."""
+        start, end = self._num_ready * self._entry_bytes, count * self._entry_bytes
+        if end <= start:
+            return
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            os.posix_fallocate(self._file, start, end - start)
+        elif start < HUGE_FROM <= end:
+            with contextlib.suppress(OSError):  # where Linux has no such pages
+                self._content.madvise(mmap.MADV_HUGEPAGE)
+        self._num_ready = count
 
     def __del__(self) -> None:
-        self.close()
+        if getattr(self, "_file", None) is not None:
+            os.close(self._file)  # type: ignore[arg-type]

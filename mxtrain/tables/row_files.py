@@ -99,8 +99,11 @@ class ShareFiles:
         """Fill the arena, which is empty, from the files of all shares in a folder, however many wrote them."""
         for content, records in self._contents().items():
             shares = shares_of(folder, self._arena.options.name, content)
+            num_readers = self._num_shares
+            if len(shares) == self._num_shares:
+                shares, num_readers = [shares[self._share]], 1
             num_records = sum(row_file.num_records for share in shares for row_file in share)
-            records.index.reserve(num_records // self._num_shares)
+            records.index.reserve(num_records // num_readers)
             for share in shares:
                 self._read_share(content, records, share)
 

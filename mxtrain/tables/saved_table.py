@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mxtrain import native
 from mxtrain.tables import first_values, placement, row_files
 from mxtrain.tables.arena import ROW
 from mxtrain.tables.hashing import hashes_of
@@ -36,9 +37,7 @@ class SavedTable:
         rows = first_values.rows(self.options, ids)
         for share, positions in enumerate(placement.split(ids, len(self._shares))):
             for file in self._shares[share]:  # the newest first
-                places = file.find(ids[positions])
-                is_there = places >= 0
-                records = file.records(places[is_there])
+                is_there, records = file.find(ids[positions])
                 is_alive = records["last"] > self._forgotten_steps[share]
                 rows[positions[is_there][is_alive]] = records[ROW][is_alive]
                 positions = positions[~is_there]
@@ -50,18 +49,25 @@ class _SavedRecords:
 
     def __init__(self, row_file: RowFile):
         self._dtype, self._start = row_file.header.dtype, row_file.start
+        self._size = self._dtype.itemsize
         self._num_records = row_file.num_records
         self._file = row_file.path.open("rb", buffering=0)
         os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
-    def records(self, positions: Any) -> Any:
-        """Return the records at positions."""
-        return np.frombuffer(self._bytes_at(positions, self._dtype.itemsize), self._dtype)
+    def find(self, ids: Any) -> tuple[Any, Any]:
+        """Return of each id whether it has a record, and the records that there are, in their order."""
+        if native.find_records is None:
+            numbers = self._numbers(ids)
+            return numbers >= 0, np.frombuffer(self._bytes_at(numbers[numbers >= 0], self._size), self._dtype)
+        are_there, records = np.empty(len(ids), np.bool_), np.empty(len(ids), self._dtype)
+        place = (self._file.fileno(), self._start, self._size, self._num_records)
+        native.find_records(*place, ids, are_there.view(np.uint8), records.view(np.uint8))
+        return are_there, records[are_there]
 
-    def find(self, ids: Any) -> Any:
-        """Return the place of each id's record, -1 where there is none."""
-        places: Any = np.full(len(ids), -1)
-        # Of ids that are looked for: the first place that may be theirs and the one behind the last, and the hashes
+    def _numbers(self, ids: Any) -> Any:
+        """Return the number of each id's record, -1 where there is none."""
+        numbers: Any = np.full(len(ids), -1)
+        # Of ids that are looked for: the first record that may be theirs and the one behind the last, and the hashes
         # below the first and at the other one.
         hashes, left = hashes_of(ids), np.arange(len(ids))
         low: Any = np.zeros(len(ids), np.int64)
@@ -75,21 +81,20 @@ class _SavedRecords:
                 each[goes_on] for each in (left, hashes, low, high, below, above)
             )
             if not len(left):
-                return places
+                return numbers
             turn += 1
             part = (hashes - below) / np.maximum(above - below, 1) if turn % HALVED else 0.5
             middle = np.clip(low + (part * (high - low)).astype(np.int64), low, high - 1)
-            here = hashes_of(
-                np.frombuffer(self._bytes_at(middle, 8), np.int64)
-            )  # records begin with their ids
+            # Records begin with their ids.
+            here = hashes_of(np.frombuffer(self._bytes_at(middle, 8), np.int64))
             is_before, is_it = here < hashes, here == hashes
-            places[left[is_it]] = middle[is_it]
+            numbers[left[is_it]] = middle[is_it]
             low, below = np.where(is_before, middle + 1, low), np.where(is_before, here, below)
             high, above = np.where(is_before, high, middle), np.where(is_before, above, here)
             high = np.where(is_it, low, high)
 
-    def _bytes_at(self, positions: Any, count: int) -> bytes:
-        """Return the first bytes of the records at positions, one behind the other."""
+    def _bytes_at(self, numbers: Any, count: int) -> bytes:
+        """Return the first bytes of the records of these numbers, one behind the other."""
         number = self._file.fileno()
-        offsets = (self._start + positions * self._dtype.itemsize).tolist()
+        offsets = (self._start + numbers * self._size).tolist()
         return b"".join([os.pread(number, count, offset) for offset in offsets])

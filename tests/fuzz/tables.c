@@ -90,11 +90,33 @@ static void try_texts(size_t num_bytes, size_t count) {
     free(data), free(starts), free(ends), free(hashes), free(again);
 }
 
+/* Files of records in any order and of any length, also ones that have lost their end. */
+static void try_file(size_t record_bytes, size_t num_records, size_t count) {
+    uint8_t *records = room(num_records, record_bytes), *answers = room(count, record_bytes), *are_there = room(count, 1);
+    int64_t *ids = room(count, 8);
+    FILE *file = tmpfile();
+    for (size_t at = 0; at < num_records * record_bytes; at++) records[at] = (uint8_t)drawn(256);
+    size_t num_kept = drawn(4) ? num_records * record_bytes : (size_t)drawn(num_records * record_bytes + 1);
+    check(file && fwrite(records, 1, num_kept, file) == num_kept && !fflush(file), "no file");
+    for (size_t at = 0; at < count; at++) {
+        ids[at] = (int64_t)drawn(UINT32_MAX);
+        if (num_records && drawn(2)) memcpy(ids + at, records + drawn(num_records) * record_bytes, 8);
+    }
+    RecordFile from = {fileno(file), 0, record_bytes, num_records};
+    if (find_records(&from, ids, count, are_there, answers))
+        for (size_t at = 0; at < count; at++)
+            check(!are_there[at] || !memcmp(answers + at * record_bytes, ids + at, 8), "another record");
+    else check(num_kept < num_records * record_bytes, "a file that cannot be read");
+    fclose(file);
+    free(records), free(answers), free(are_there), free(ids);
+}
+
 int main(int count, char **arguments) {
     long num_rounds = count > 1 ? atol(arguments[1]) : 1;
     for (long round = 0; round < num_rounds; round++) {
         try_index((size_t)drawn(300), 1 + (size_t)drawn(400));
         try_rows(1 + (size_t)drawn(40), 1 + (size_t)drawn(100), (size_t)drawn(100));
+        try_file(8 + (size_t)drawn(30), (size_t)drawn(100), (size_t)drawn(50));
         try_texts((size_t)drawn(100), (size_t)drawn(20));
     }
     printf("%ld\n", num_rounds);

@@ -772,6 +772,34 @@ MUTANTS = (
         "return Meaning.ENDS_SEARCH",
         ("tests/unit/tune/test_trial_process.py",),
     ),
+    # Tables.
+    Mutant(
+        "table-written-beside",
+        "docs/tables.md",
+        "rows that move before they are written are kept aside until they are",
+        "mxtrain/tables/records.py",
+        "        self._keep(slots)\n        self.num_unused -=",
+        "        self.num_unused -=",
+        ("tests/unit/tables/test_records.py",),
+    ),
+    Mutant(
+        "table-forgotten",
+        "docs/tables.md",
+        "a row that no step of the last N has used is forgotten",
+        "mxtrain/tables/row_files.py",
+        '& (piece["last"] > forgotten_step)',
+        "",
+        ("tests/unit/tables/test_row_files.py",),
+    ),
+    Mutant(
+        "table-bits",
+        "docs/tables.md",
+        "C and NumPy have the same bits",
+        "mxtrain/tables/movement.py",
+        "squares / np.float32(options.width)",
+        "squares * np.float32(1 / options.width)",
+        ("tests/unit/tables/test_arena.py",),
+    ),
     # What others run.
     Mutant(
         "export-refused",

@@ -13,7 +13,10 @@ from mxtrain.tables import first_values, index, records, snapshot
 from mxtrain.tables.arena import Arena
 from mxtrain.tables.options import TableOptions
 
-FUNCTIONS = ("find_slots", "insert_slots", "hash_texts", "read_rows", "move_rows", "gather", "add_rows")
+FUNCTIONS = (
+    *("find_slots", "insert_slots", "hash_texts", "read_rows", "move_rows", "gather", "add_rows"),
+    "find_records",
+)
 WAYS = ["C", "NumPy"]
 
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import resource
+import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import numpy as np
 import pytest
 
 from mxtrain import native
 from mxtrain.core.errors import UsageError
+from mxtrain.core.system import machine
 from mxtrain.tables import first_values
 from mxtrain.tables.arena import Arena
 from mxtrain.tables.options import OPTIMIZERS, TableOptions
 from mxtrain.tables.sums import sum_by_id
-
-FUNCTIONS = ("find_slots", "insert_slots", "read_rows", "move_rows", "add_rows")
-
-
-def without_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in FUNCTIONS:
-        monkeypatch.setattr(native, name, None)
+from tests.support.tables import go_way
 
 
 def reference(options: TableOptions, row: Any, state: dict[str, Any], gradient: Any, rate: float) -> Any:
@@ -89,7 +88,7 @@ def test_c_and_numpy_have_the_same_bits(
     found = []
     for is_native in (True, False):
         if not is_native:
-            without_c(monkeypatch)
+            go_way("NumPy", monkeypatch)
         arena = Arena(options, tmp_path if seed % 2 else None)
         rows = []
         for step, ids, gradients, rate in steps(seed, width, 3000):
@@ -143,19 +142,81 @@ def test_a_limit_ends_in_words() -> None:
         arena.update(np.array([9]), np.ones((1, 2), np.float32), 2, 1.0)
 
 
+def test_a_small_table_takes_little() -> None:
+    """Nets have a table for each of their columns, most of them small."""
+    before = machine.resident_bytes(os.getpid())
+    arenas = [Arena(TableOptions("t", 16, optimizer="adam")) for _ in range(20)]
+    for arena in arenas:
+        arena.update(np.arange(10), np.ones((10, 16), np.float32), 1, 1.0)
+    assert machine.resident_bytes(os.getpid()) - before < 20 * 100_000
+
+
+def test_memory_that_is_short_ends_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is written to, as it would end the process without any."""
+    arena = Arena(TableOptions("users", 2))
+    arena.update(np.arange(3), np.ones((3, 2), np.float32), 1, 1.0)
+    monkeypatch.setattr(machine, "available_memory", lambda: 250 << 20)
+    with pytest.raises(
+        UsageError, match=r"table users: 131072 rows take \d+ MB more .* 250 MB are left; give more"
+    ):
+        arena.update(np.arange(100_000), np.ones((100_000, 2), np.float32), 2, 1.0)
+
+
+def test_address_space_that_is_short_ends_in_words() -> None:
+    gc.collect()  # tables of other tests
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, before[1]))
+    try:
+        with pytest.raises(UsageError, match=r"table users: no address space for .* give it max_rows"):
+            Arena(TableOptions("users", 2))
+        Arena(TableOptions("users", 2, max_rows=1000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], check=True, timeout=20)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True, timeout=20)
+
+
+@pytest.mark.system
+def test_a_disk_that_is_full_ends_in_words(small_disk: Path) -> None:
+    arena = Arena(TableOptions("users", 2), small_disk)
+    arena.update(np.arange(1000), np.ones((1000, 2), np.float32), 1, 1.0)
+    with pytest.raises(
+        UsageError, match=r"table users: no room for \d+ rows \(No space left.*\); see --store-dir"
+    ):
+        arena.update(np.arange(300_000), np.ones((300_000, 2), np.float32), 2, 1.0)
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [{"width": 0}, {"optimizer": "adgrad"}, {"epsilon": 0.0}, {"scale": float("nan")}, {"admit_after": 0}],
+    [
+        *(
+            {"width": 0},
+            {"optimizer": "adgrad"},
+            {"epsilon": 0.0},
+            {"scale": float("nan")},
+            {"admit_after": 0},
+        ),
+        *({"name": ""}, {"name": "用户" * 11}),
+    ],
 )
 def test_options_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="table t"):
+    with pytest.raises(UsageError, match=r"table t|a table called"):
         TableOptions(**{"name": "t", "width": 4, **wrong})
 
 
 @pytest.mark.parametrize("is_native", [True, False])
 def test_equal_ids_are_added_in_their_order(is_native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_native:
-        without_c(monkeypatch)
+        go_way("NumPy", monkeypatch)
     rng = np.random.default_rng(5)
     ids = rng.integers(-5, 5, 400)
     rows = (rng.standard_normal((400, 3)) * 10.0 ** rng.integers(-6, 6, (400, 1))).astype(np.float32)

@@ -16,8 +16,14 @@ from mxtrain.tables.arena import Arena
 from mxtrain.tables.options import TableOptions
 from mxtrain.tables.row_files import ShareFiles
 from mxtrain.tables.saved_table import SavedTable
+from tests.support.tables import WAYS, go_way
 
 OPTIONS = TableOptions("t", 16, seed=3)
+
+
+@pytest.fixture(params=WAYS, autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_way(request.param, monkeypatch)
 
 
 def saved(folder: Path, ids: Any) -> Arena:
@@ -53,3 +59,11 @@ def test_little_of_a_file_is_in_memory_at_any_time(tmp_path: Path) -> None:
         table.rows(ids[start : start + 2000])
     (peak,) = re.findall(r"^VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(), re.M)
     assert (int(peak) << 10) - before < 4 << 20
+
+
+def test_a_file_that_shrinks_meanwhile_is_an_error(tmp_path: Path) -> None:
+    saved(tmp_path, np.arange(1000))
+    table, (path,) = SavedTable(tmp_path, "t"), tmp_path.iterdir()
+    path.write_bytes(b"")
+    with pytest.raises((OSError, ValueError)):
+        table.rows(np.arange(10))
