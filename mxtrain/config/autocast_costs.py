@@ -55,7 +55,7 @@ def _find(path: str, onednn: str) -> Times | None:
     The shipped table need not know all kernels; a table that the user gave is refused if it does not.
     """
     by_kernels = _read(Path(path) if path else SHIPPED, bool(path))
-    found = by_kernels.get(SAME_AS.get(onednn, onednn))
+    found = by_kernels.get(onednn, by_kernels.get(SAME_AS.get(onednn, onednn)))
     if found is None:
         if path:
             raise UsageError(

@@ -14,7 +14,7 @@ from benchmarks.harness.processes import ROOT
 from benchmarks.step import multiplications, mxnet_nets, mxnet_side, sides, turns
 from benchmarks.step.nets import FOR_TESTS, NETS, batch
 from mxtrain.runtime import mx
-from tests.support.amp import ALL_NARROW, needs_bf16
+from tests.support.amp import ALL_NARROW, needs_bf16, needs_fast_bf16
 
 
 @pytest.mark.parametrize("name", FOR_TESTS)
@@ -26,7 +26,7 @@ def test_every_kind_of_net_learns_by_the_steps_of_fit(name: str) -> None:
     assert losses[-1] < 0.95 * losses[0]
 
 
-@needs_bf16
+@needs_fast_bf16
 def test_a_net_of_tokens_runs_in_bfloat16_where_it_is_asked_for() -> None:
     """As it did not once, when its bf16 row was float32's."""
     context = mxnet_side.context_of(NETS["gpt"]._replace(batch_size=1), "bf16")
