@@ -14,18 +14,19 @@ import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array
+from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import Block, NDArray
+from mxtrain.runtime.types import Block, Device, NDArray
 from mxtrain.tables import first_values
 from mxtrain.tables.options import TableOptions
-from mxtrain.tables.sums import sum_by_id
+from mxtrain.tables.sums import summed
 
 SUM, MEAN = "sum", "mean"
 LARGEST_IN_FLOAT32 = 1 << 24  # from here on neighbours are one number
 
 
 class RowSource(Protocol):
-    """Whoever has the rows of a table."""
+    """A provider of a table's rows."""
 
     def rows(self, ids: Array) -> Array:
         """Return the rows of these int64 ids, each of which is there once."""
@@ -35,18 +36,20 @@ class RowSource(Protocol):
 class Use(NamedTuple):
     """A lookup of which a gradient comes back."""
 
-    ids: Array  # of all that were looked up, in order
-    lists: Array  # of each id, the row of `looked_up` that it is in
-    factors: Array | None  # of each id in that row; None where all are 1
+    ids: Array  # each once
+    positions: Array  # among them, of each that was looked up
+    lists: Array | None  # of each, the row of `looked_up` that it is in; None: each has its own
+    factors: Array | None  # of each in that row; None where all are 1
     looked_up: NDArray
 
-    def gradients(self) -> tuple[Array, Array]:
-        """Return the ids, each once, and the gradients of their rows; waits for the backward pass."""
-        of_lists = self.looked_up.grad.asnumpy().reshape(-1, self.looked_up.shape[-1])
-        of_ids = of_lists if len(of_lists) == len(self.ids) and self.factors is None else of_lists[self.lists]
+    def gradients(self) -> Array:
+        """Return the gradients of the rows of `ids`; waits for the backward pass."""
+        of_all = self.looked_up.grad.asnumpy().reshape(-1, self.looked_up.shape[-1])
+        if self.lists is not None:
+            of_all = of_all[self.lists]
         if self.factors is not None:
-            of_ids = of_ids * self.factors[:, None]
-        return sum_by_id(self.ids, of_ids)
+            of_all *= self.factors[:, None]
+        return summed(self.positions, of_all, len(self.ids))
 
 
 class Table(mx.gluon.Block):
@@ -66,14 +69,12 @@ class Table(mx.gluon.Block):
             raise UsageError(f"table {name}: {error}; a table has {names}") from None
         self.field = field
         self.source: RowSource | None = None  # until there is one, rows are as they begin
-        self.uses: dict[
-            Any, list[Use]
-        ] = {}  # by device, in the order of calls, until their gradients are taken
+        # By device, in the order of calls, until their gradients are taken.
+        self.uses: dict[Device, list[Use]] = {}
 
     def forward(self, ids: NDArray) -> NDArray:
         """Return the row of each id: an array of the shape of `ids`, and the width."""
-        known = self._known(ids).reshape(-1)
-        return self._looked_up(known, np.arange(len(known)), None, (*ids.shape, self.options.width), ids)
+        return self._looked_up(self._known(ids).reshape(-1), ids.shape, ids.context)
 
     def pooled(self, ids: NDArray, lengths: NDArray, by: str = SUM) -> NDArray:
         """Return a row for each list: the sum or the mean of its ids' rows, zeros for an empty list.
@@ -86,10 +87,9 @@ class Table(mx.gluon.Block):
         is_there = np.arange(ids.shape[1]) < counts[:, None]
         lists, _ = np.nonzero(is_there)
         factors = (1 / counts[lists]).astype(np.float32) if by == MEAN else None
-        known = self._known(ids)[is_there]
-        return self._looked_up(known, lists, factors, (ids.shape[0], self.options.width), ids)
+        return self._looked_up(self._known(ids)[is_there], ids.shape[:1], ids.context, lists, factors)
 
-    def take_uses(self, device: Any) -> list[Use]:
+    def take_uses(self, device: Device) -> list[Use]:
         """Return the uses of a device since the last call, in the order of calls."""
         return self.uses.pop(device, [])
 
@@ -111,39 +111,36 @@ class Table(mx.gluon.Block):
         return found.astype(np.int64)
 
     def _looked_up(
-        self, ids: Array, lists: Array, factors: Array | None, shape: tuple[int, ...], like: NDArray
+        self,
+        ids: Array,
+        shape: tuple[int, ...],
+        device: Device,
+        lists: Array | None = None,
+        factors: Array | None = None,
     ) -> NDArray:
-        unique, places = np.unique(ids, return_inverse=True)
-        rows = self.rows(unique)[places]
+        """Return the rows of ids, or their sums by `lists`, in an array of this shape and the width."""
+        unique, positions = np.unique(ids, return_inverse=True)
+        rows = self.rows(unique)[positions]
         if factors is not None:
             rows *= factors[:, None]
-        if len(lists) != np.prod(shape[:-1]) or factors is not None:
-            pooled = np.zeros((int(np.prod(shape[:-1])), shape[-1]), np.float32)
-            np.add.at(pooled, lists, rows)
-            rows = pooled
+        if lists is not None:
+            rows = summed(lists, rows, shape[0])
         with mx.autograd.pause():
-            found = mx.nd.array(rows.reshape(shape), ctx=like.context, dtype=np.float32)
+            looked_up = mx.nd.array(rows.reshape((*shape, self.options.width)), ctx=device, dtype=np.float32)
         if mx.autograd.is_recording():
-            found.attach_grad()
-            self.uses.setdefault(like.context, []).append(Use(ids, lists, factors, found))
-        return found
+            looked_up.attach_grad()
+            use = Use(unique, positions, lists, factors, looked_up)
+            self.uses.setdefault(device, []).append(use)
+        return looked_up
 
 
 def tables_of(net: Block) -> list[Table]:
     """Return the tables of a net, in the order of their names; UsageError where two have one name."""
     found: dict[str, Table] = {}
-    for table in _tables_in(net, set()):
+    for table in weights.layers(net, Table):
         name = table.options.name
         if found.setdefault(name, table) is not table:
             raise UsageError(
                 f"two tables of the net are called {name}; give each a name of its own, or use one twice"
             )
     return [found[name] for name in sorted(found)]
-
-
-def _tables_in(block: Block, seen: set[int]) -> list[Table]:
-    if id(block) in seen:
-        return []
-    seen.add(id(block))
-    own = [block] if isinstance(block, Table) else []
-    return [*own, *(each for child in block._children.values() for each in _tables_in(child, seen))]

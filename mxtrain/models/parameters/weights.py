@@ -7,7 +7,7 @@ counters of names. An optimizer's state is `optim/optimizer_state.py`'s.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator
+from typing import Any, Iterator, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from mxtrain.core.params_file import Arrays
 from mxtrain.data.fields import Array
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, NDArray, Parameter
+
+Layer = TypeVar("Layer")
 
 
 def named_parameters(net: Block) -> dict[str, Parameter]:
@@ -28,8 +30,8 @@ def named_parameters(net: Block) -> dict[str, Parameter]:
     return named
 
 
-def layers(net: Block, layer_type: type) -> Iterator[Block]:
-    """Yield every layer of class `kind` in the net."""
+def layers(net: Block, layer_type: type[Layer]) -> Iterator[Layer]:
+    """Yield every layer of a class in the net, a shared one each time."""
     if isinstance(net, layer_type):
         yield net
     for child in net._children.values():

@@ -6,9 +6,7 @@ Owns when rows are asked for: those of a micro-batch to come while the one befor
 
 from __future__ import annotations
 
-import dataclasses
-import time
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -17,15 +15,7 @@ from mxtrain.data.loading.loader import Batch
 from mxtrain.kvstore.tables.owner import RowGradients, RowPull, TableOwners
 from mxtrain.models.nets.table import Table
 from mxtrain.optim.update import Update
-
-
-@dataclasses.dataclass
-class RowWaits:
-    """The time that a net waited for rows of a table, and how many of them were asked for in advance."""
-
-    seconds: float = 0.0
-    num_rows: int = 0
-    num_ahead: int = 0
+from mxtrain.runtime.types import Device
 
 
 class TableRows:
@@ -35,7 +25,6 @@ class TableRows:
         self._owners, self._number = owners, number
         self._ahead: list[tuple[Array, RowPull]] = []  # asked for, for micro-batches of this step
         self._next: list[tuple[Array, RowPull]] = []  # and of the one after it
-        self.waits = RowWaits()
 
     def ask(self, ids: Array, is_next_step: bool) -> None:
         """Ask for the rows of a micro-batch to come, of this step or of the next one."""
@@ -47,14 +36,9 @@ class TableRows:
 
     def rows(self, ids: Array) -> Array:
         """Return the rows of ids, ascending and each once."""
-        began = time.perf_counter()
         place = next((at for at, (known, _) in enumerate(self._ahead) if np.array_equal(known, ids)), None)
         pull = self._owners.pull(self._number, ids) if place is None else self._ahead.pop(place)[1]
-        found = pull.wait()
-        self.waits.seconds += time.perf_counter() - began
-        self.waits.num_rows += len(ids)
-        self.waits.num_ahead += len(ids) if place is not None else 0
-        return found
+        return pull.wait()
 
     def end_step(self) -> None:
         """Forget what was asked for in vain: the rows have moved."""
@@ -78,18 +62,17 @@ class StepTables:
                 if ids is not None:
                     source.ask(np.asarray(ids, np.int64).reshape(-1), is_next_step)
 
-    def begin(self, device: Any) -> None:
+    def begin(self, device: Device) -> None:
         """Forget what was looked up on a device before, of which no gradients are wanted."""
         for table in self.tables:
             table.take_uses(device)
 
-    def push(self, device: Any, position: int) -> None:
+    def push(self, device: Device, position: int) -> None:
         """Give the owners what a micro-batch, computed on a device, made of gradients."""
         for number, table in enumerate(self.tables):
             for place, use in enumerate(table.take_uses(device)):
-                ids, gradients = use.gradients()
-                if len(ids):
-                    self.owners.push(number, RowGradients(position, place, ids, gradients))
+                if len(use.ids):
+                    self.owners.push(number, RowGradients(position, place, use.ids, use.gradients()))
 
     def finish(self) -> int | None:
         """Wait for all workers' gradients; see `TableOwners.finish`."""

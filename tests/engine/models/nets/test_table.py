@@ -17,14 +17,15 @@ from mxtrain.runtime import mx
 IDS = np.array([[5, 1 << 60, 5], [-3, 5, 7], [7, 7, 7], [9, 9, -3]])
 KNOWN = np.unique(IDS)
 LENGTHS = np.array([3, 1, 0, 2])
+AS_MANY_AS_LISTS = np.array([3, 1, 0, 0])
 
 
-def looked_up(table: Table, pooling: str) -> Any:
+def looked_up(table: Table, pooling: str, lengths: Any) -> Any:
     ids = mx.nd.array(IDS, dtype="int64")
-    return table.pooled(ids, mx.nd.array(LENGTHS), pooling) if pooling else table(ids)
+    return table.pooled(ids, mx.nd.array(lengths), pooling) if pooling else table(ids)
 
 
-def dense(pooling: str) -> tuple[Any, Any]:
+def dense(pooling: str, lengths: Any) -> tuple[Any, Any]:
     """What a matrix with the table's first rows answers, and the gradient of its rows, for the loss below."""
     rows = mx.nd.array(Table("t", 4, scale=0.7).rows(KNOWN))
     rows.attach_grad()
@@ -32,26 +33,26 @@ def dense(pooling: str) -> tuple[Any, Any]:
     with mx.autograd.record():
         answer = mx.nd.take(rows, mx.nd.array(places, dtype="int32"))
         if pooling:
-            counts = (np.arange(3) < LENGTHS[:, None]).astype(np.float32)
-            weights = counts / np.maximum(LENGTHS[:, None], 1) if pooling == MEAN else counts
+            counts = (np.arange(3) < lengths[:, None]).astype(np.float32)
+            weights = counts / np.maximum(lengths[:, None], 1) if pooling == MEAN else counts
             answer = (answer * mx.nd.array(weights[:, :, None])).sum(axis=1)
         (answer**3).backward()
     return answer.asnumpy(), rows.grad.asnumpy()
 
 
+@pytest.mark.parametrize("lengths", [LENGTHS, AS_MANY_AS_LISTS, np.ones(4, int)], ids=str)
 @pytest.mark.parametrize("pooling", ["", SUM, MEAN])
-def test_answers_and_gradients_are_those_of_a_matrix(pooling: str) -> None:
+def test_answers_and_gradients_are_those_of_a_matrix(pooling: str, lengths: Any) -> None:
     table = Table("t", 4, scale=0.7)
     with mx.autograd.record():
-        answer = looked_up(table, pooling)
+        answer = looked_up(table, pooling, lengths)
         loss = answer**3
     loss.backward()
-    expected, gradient = dense(pooling)
+    expected, gradient = dense(pooling, lengths)
     np.testing.assert_allclose(answer.asnumpy(), expected, rtol=1e-6)
     (use,) = table.take_uses(mx.cpu())
-    ids, gradients = use.gradients()
     found = np.zeros_like(gradient)
-    found[np.searchsorted(KNOWN, ids)] = gradients
+    found[np.searchsorted(KNOWN, use.ids)] = use.gradients()
     np.testing.assert_allclose(found, gradient, rtol=1e-5, atol=1e-6)
     assert not table.take_uses(mx.cpu())
 
