@@ -13,6 +13,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run, batch_plan, program_objects
+from mxtrain.config.checks import hold_checks
 from mxtrain.config.components import choices
 from mxtrain.config.flags import from_python
 from mxtrain.config.flags.arguments import Parser
@@ -115,8 +116,7 @@ def add_hold(flags: Parser) -> None:
 
 def check_hold(hold: str, devices: str, others: Mapping[str, object]) -> None:
     """Refuse, with a UsageError, what --hold layers cannot do: `others` are flags that take the whole net."""
-    if hold not in choices.HOLD:
-        raise UsageError(f"--hold {hold}: unknown ({', '.join(choices.HOLD)})")
+    hold_checks.check_known(hold)
     if hold == choices.HOLD_ALL:
         return
     flag = f"--hold {hold}"

@@ -33,10 +33,9 @@ def hashes_of(ids: Any) -> Any:
 def ids_of(texts: Sequence[str]) -> Any:
     """Return the int64 id of each text."""
     encoded = [text.encode() for text in texts]
-    ends = np.cumsum([len(each) for each in encoded], dtype=np.int64)
-    return ids_of_parts(
-        b"".join(encoded), np.concatenate([ends[:0] if not len(ends) else [0], ends[:-1]]), ends
-    )
+    lengths = np.array([len(each) for each in encoded], np.int64)
+    ends = np.cumsum(lengths)
+    return ids_of_parts(b"".join(encoded), ends - lengths, ends)
 
 
 def ids_of_parts(data: Any, starts: Any, ends: Any) -> Any:

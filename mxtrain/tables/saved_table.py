@@ -18,9 +18,8 @@ from mxtrain.tables.arena import ROW
 from mxtrain.tables.hashing import hashes_of
 from mxtrain.tables.row_format import RowFile
 
-HALVED = (
-    4  # one turn in so many halves what is left, in case hashes are not spread as evenly as they should be
-)
+# One turn in so many halves what is left, in case hashes are not spread as evenly as they should be.
+HALVED = 4
 
 
 class SavedTable:

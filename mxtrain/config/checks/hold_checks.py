@@ -11,13 +11,17 @@ FLAG = f"--hold {choices.HOLD_LAYERS}"
 
 def check(run: Run) -> None:
     """Raise UsageError for the first flag that does not go with --hold."""
-    hold = run.layout.hold
-    if hold not in choices.HOLD:
-        raise UsageError(f"--hold {hold}: unknown{nearest(hold, choices.HOLD)} ({', '.join(choices.HOLD)})")
-    if hold == choices.HOLD_ALL:
+    check_known(run.layout.hold)
+    if run.layout.hold == choices.HOLD_ALL:
         return
     _check_store(run)
     _check_whole_nets(run)
+
+
+def check_known(hold: str) -> None:
+    """Raise UsageError for a value that --hold does not have."""
+    if hold not in choices.HOLD:
+        raise UsageError(f"--hold {hold}: unknown{nearest(hold, choices.HOLD)} ({', '.join(choices.HOLD)})")
 
 
 def _check_store(run: Run) -> None:

@@ -12,16 +12,6 @@ from mxtrain.optim.update import Update
 from mxtrain.tables.options import TableOptions
 
 
-class Arrived:
-    """Rows that are there."""
-
-    def __init__(self, rows: Array):
-        self._rows = rows
-
-    def wait(self) -> Array:
-        return self._rows
-
-
 class Awaited:
     """Rows that are read when they are waited for."""
 
@@ -38,11 +28,10 @@ class LocalTables:
     def __init__(self, tables: Sequence[TableOptions], folder: Path | None = None):
         self.shares = [TableShare(each, folder=folder) for each in tables]
 
-    def pull(self, table: int, ids: Array) -> Arrived:
-        return Arrived(self.shares[table].rows(ids))
-
-    def prefetch(self, table: int, ids: Array) -> Awaited:
+    def pull(self, table: int, ids: Array) -> Awaited:
         return Awaited(self.shares[table], ids)
+
+    prefetch = pull  # whose rows are read when they are waited for, here after the update
 
     def push(self, table: int, gradients: RowGradients) -> None:
         self.shares[table].add(gradients)

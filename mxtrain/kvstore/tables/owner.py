@@ -35,7 +35,10 @@ class TableOwners(Protocol):
     """The owners of a run's tables. All workers make the same calls but those of rows."""
 
     def pull(self, table: int, ids: Array) -> RowPull:
-        """Ask for rows as the last update has left them; one that is not there yet is as it will begin."""
+        """Ask for rows as the last update has left them, and wait for them before the next one.
+
+        A row that is not there yet is as it will begin.
+        """
         ...
 
     def prefetch(self, table: int, ids: Array) -> RowPull:

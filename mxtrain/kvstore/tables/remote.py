@@ -41,9 +41,8 @@ class RemoteRows:
 
     def __init__(self, width: int, positions: Sequence[Array], answers: Sequence[Future[Array]]):
         self._width, self.positions, self._answers = width, positions, answers
-        self.corrections: list[
-            Future[Moved]
-        ] = []  # one for each server, where rows were asked for in advance
+        # One for each server, where rows were asked for in advance.
+        self.corrections: list[Future[Moved]] = []
 
     def wait(self) -> Array:
         rows: Array = np.empty((sum(map(len, self.positions)), self._width), np.float32)

@@ -20,7 +20,7 @@ Stage = Tuple[int, ...]  # the places of the segments that are computed with at 
 
 
 class Lender(Protocol):
-    """Whoever has the weights: their owners, or a file."""
+    """The lender of weights: their owners, or a file."""
 
     def pull(self, indices: Sequence[int], into: Sequence[Array]) -> Pull:
         """Start to copy weights into these arrays."""

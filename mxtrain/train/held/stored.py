@@ -14,7 +14,7 @@ import numpy as np
 
 from mxtrain.core import params_file
 from mxtrain.core.errors import DataError
-from mxtrain.core.params_file import ArraysOneByOne, NamedArrays
+from mxtrain.core.params_file import ArraysOneByOne, NamedArrays, Place
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.owners.owner import Owners
 from mxtrain.models.parameters import weights
@@ -60,7 +60,7 @@ def load_weights(trainer: HeldTrainer, net: Block, path: Path, is_putting: bool)
     DataError where a name or shape differs.
     """
     named = weights.named_parameters(net)
-    check_fits(path, named)
+    checked_places(path, named)
     found = _opened(path)
     for index, (name, parameter) in enumerate(named.items()):
         if any(parameter is each for each in trainer.held):
@@ -69,19 +69,20 @@ def load_weights(trainer: HeldTrainer, net: Block, path: Path, is_putting: bool)
             trainer.owners.put(index, found[name].ravel())
 
 
-def check_fits(path: Path, named: Mapping[str, Parameter]) -> None:
-    """Raise DataError where a name or shape of a file's arrays is not that of these parameters."""
+def checked_places(path: Path, named: Mapping[str, Parameter]) -> dict[str, Place]:
+    """Return the places of a file's arrays; DataError where a name or shape is not that of these parameters."""
     try:
-        shapes = {name: place.shape for name, place in params_file.places_in(path).items()}
+        places = params_file.places_in(path)
     except ValueError as error:
         raise DataError(str(error)) from None
-    for name in sorted({*shapes, *named}):
-        there, here = shapes.get(name), named[name].shape if name in named else None
+    for name in sorted({*places, *named}):
+        there, here = (each[name].shape if name in each else None for each in (places, named))
         if there != here:
             raise DataError(
                 f"{path}: does not fit this net: parameter '{name}' is {there or 'not'} in the file, {here or 'not'} "
                 "in the net"
             )
+    return places
 
 
 def states(

@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Sequence
 
-from mxtrain import config
 from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import description_of
@@ -24,7 +23,6 @@ from mxtrain.core.params_file import Place
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.connections import octets
 from mxtrain.models.parameters import weights
-from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Device
 from mxtrain.tasks import registry as tasks
@@ -32,6 +30,7 @@ from mxtrain.train.held import stored
 from mxtrain.train.held.context import described
 from mxtrain.train.held.held_net import HeldNet
 from mxtrain.train.held.segment_weights import SegmentWeights
+from mxtrain.train.net import build_net
 
 
 def load(checkpoint: Checkpoint, run: Run, device: Device) -> HeldNet:
@@ -43,36 +42,32 @@ def load(checkpoint: Checkpoint, run: Run, device: Device) -> HeldNet:
         raise UsageError(f"--checkpoint with {FLAG}: the mean of several takes all their weights; give one")
     if checkpoint.widths:
         raise UsageError(f"{FLAG}: {checkpoint.path} is of a net that was pruned by channel; leave it out")
-    amp = precision.usable_amp(run.model.amp, device.device_type)
-    table = run.model.amp_table if Path(run.model.amp_table).is_file() else ""
-    model = config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
+    model = build_net.model_in_use(run, run, device)
     task = tasks.of_description(dataclasses.replace(run, model=model), description_of(checkpoint.state))
     net, _, first_weights = described(task, device)
     path, named = initial_weights.weights_of(checkpoint.path), weights.named_parameters(net)
-    stored.check_fits(path, named)
+    places = stored.checked_places(path, named)
     first_weights.fill(net.held)
     found = params_file.opened(path)
     for name, parameter in named.items():
         if any(parameter is each for each in net.held):
             weights.put(parameter, mx.nd.array(found[name]))
     indices = {parameter.name: index for index, parameter in enumerate(named.values())}
-    net.weights = SegmentWeights(
-        StoredWeights(path, list(named)), [each.lent for each in net.segments], indices
-    )
+    lender = StoredWeights(path, [places[name] for name in named])
+    net.weights = SegmentWeights(lender, [each.lent for each in net.segments], indices)
     return net
 
 
 class StoredWeights:
-    """Weights in a file, by their names in it; they are read one after the other beside what is computed."""
+    """Weights at these locations in a file; they are read one after the other beside what is computed."""
 
-    def __init__(self, path: Path, names: Sequence[str]):
-        places = params_file.places_in(path)
-        self._path, self._places = path, [places[name] for name in names]
+    def __init__(self, path: Path, locations: Sequence[Place]):
+        self._path, self._locations = path, locations
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="weights")
 
     def pull(self, indices: Sequence[int], into: Sequence[Array]) -> _Reading:
         """Start to read weights into these flat arrays."""
-        parts = [(self._places[index], array) for index, array in zip(indices, into)]
+        parts = [(self._locations[index], array) for index, array in zip(indices, into)]
         return _Reading(self._reader.submit(_read, self._path, parts))
 
 

@@ -114,6 +114,13 @@ def _load_pretrained(net: Block, model: config.Model, untrained: list[str], cut:
     pretrained.warn_of_untrained(model.freeze, left, model.pretrained)
 
 
+def model_in_use(run: Run, like: Run, device: Device) -> config.Model:
+    """Return the flags of the net of a trained `run` as it answers on a device, in the precision of the run `like`."""
+    amp = precision.usable_amp(like.model.amp, device.device_type)
+    table = like.model.amp_table if Path(like.model.amp_table).is_file() else ""
+    return config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
+
+
 def load_trained(
     checkpoint: Checkpoint,
     devices: Sequence[Device],
@@ -130,9 +137,7 @@ def load_trained(
     state = checkpoint.state
     run = run or config.from_flat(state["config"])
     like = like or run
-    amp = precision.usable_amp(like.model.amp, devices[0].device_type)
-    table = like.model.amp_table if Path(like.model.amp_table).is_file() else ""
-    model = config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
+    model = model_in_use(run, like, devices[0])
     layout = dataclasses.replace(like.layout, hold=HOLD_ALL)
     like = dataclasses.replace(like, model=model, layout=layout)
     task = tasks.of_description(like, description_of(state), objects)
