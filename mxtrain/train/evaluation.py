@@ -7,6 +7,7 @@ micro-batches of the size that it trains with: they fit here too, where nothing 
 from __future__ import annotations
 
 import collections
+import logging
 import math
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
 
@@ -29,6 +30,8 @@ from mxtrain.train.telemetry.worst_samples import WorstSamples
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Device, Net
+
+logger = logging.getLogger(__name__)
 
 
 class Evaluation(NamedTuple):
@@ -137,6 +140,9 @@ class _EvaluationSums:
                 all_scores.setdefault(f"val_{name}", value)
             record = self._report.record(of_all)
             records += [] if record is None else [{"kind": "classes", **record}]
+        if group.rank == 0 and math.isfinite(loss):
+            for remark in metric_selection.remarks(self._metrics, all_scores):
+                logger.warning("%s", remark)
         if any(map(metric_selection.is_users, self._metrics)):
             all_scores = _of_rank_0(all_scores, group)
         worst = self._worst.of_all(group)

@@ -1,6 +1,7 @@
 """Metrics of evaluations by name: `--metric`. To add one is an entry here, and a formula for what it judges.
 
-Owns their numbers, and what they judge. The formulas are in `mxtrain/tasks/metrics/metric_functions.py`.
+Owns their numbers, and what they judge. The formulas are in `mxtrain/tasks/metrics/`: `metric_functions.py`,
+and of rankings `ranking_functions.py`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ class Metric(Component):
 
     factories: Mapping[str, str] = dataclasses.field(default_factory=dict)
     label: str = ""  # of the result, where that is not the name; may hold its numbers
+    missing: str = "no sample counts"  # where it is no number
+    is_by_user: bool = False  # ranks the candidates of each user, of tasks that say whose a sample is
 
 
 _OWN = "mxtrain.tasks.metrics.metric_functions:"
+_RANKING = "mxtrain.tasks.metrics.ranking_functions:"
 
 METRICS = by_name(
     Metric("accuracy", "the share that is right", factories={"classes": _OWN + "ACCURACY"}),
@@ -49,11 +53,42 @@ METRICS = by_name(
         "auc",
         "the area under the curve of right against false alarms, as precision",
         factories={"classes": _OWN + "AUC_OF_CLASSES", "labels": _OWN + "AUC_OF_LABELS"},
+        missing="there is no sample with the label, or none without",
     ),
     Metric(
         "average_precision",
         "the area under the curve of precision against recall",
         factories={"classes": _OWN + "AVERAGE_PRECISION"},
+        missing="no class has a sample",
+    ),
+    Metric(
+        "log_loss",
+        "the mean negative logarithm of the probability of what came",
+        factories={"classes": _OWN + "LOG_LOSS_OF_CLASSES", "labels": _OWN + "LOG_LOSS_OF_LABELS"},
+    ),
+    Metric(
+        "calibration",
+        "the mean probability, over the share that has the label",
+        factories={"labels": _OWN + "CALIBRATION"},
+        missing="no sample has the label",
+    ),
+    Metric(
+        "ndcg",
+        "the gain of each user's first `k` candidates, later ones for less, over what the best order gains",
+        numbers={"k": Number(10, 1, 1 << 22)},
+        factories={"labels": _RANKING + "NDCG_OF_LABELS", "numbers": _RANKING + "NDCG_OF_NUMBERS"},
+        label="ndcg_at_{k}",
+        missing="no user has a candidate with a gain",
+        is_by_user=True,
+    ),
+    Metric(
+        "recall_at",
+        "the share of what a user has chosen that is among the first `k` candidates",
+        numbers={"k": Number(10, 1, 1 << 22)},
+        factories={"labels": _RANKING + "RECALL_AT"},
+        label="recall_at_{k}",
+        missing="no user has a candidate with the label",
+        is_by_user=True,
     ),
     Metric("mae", "the mean absolute error", factories={"numbers": _OWN + "MAE"}),
     Metric("rmse", "the root of the mean squared error", factories={"numbers": _OWN + "RMSE"}),

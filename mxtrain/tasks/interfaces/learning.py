@@ -136,6 +136,13 @@ class TaskLearning(abc.ABC):
             )
         return output.asnumpy(), arrays["label"]
 
+    def groups(self, arrays: Arrays) -> Array | None:
+        """Return a whole number for each row of `predictions_and_targets`, that of the user whose candidate it is.
+
+        For metrics that rank the candidates of each user, as `ndcg` does. None where samples are nobody's.
+        """
+        return None
+
     def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         """Return what an evaluation says of one sample besides its loss, for JSON.
 

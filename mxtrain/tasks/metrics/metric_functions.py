@@ -22,20 +22,23 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.cluster.worker_group import in_order
+from mxtrain.core import limbs
 from mxtrain.data.fields import Array
 from mxtrain.tasks.metrics.metrics import ranks_of_classes
 from mxtrain.tasks.metrics.multilabel_metrics import average_precision
 
 Floats = npt.NDArray[np.float64]
 LARGEST_POWER = 700  # of e, in float64
+# Of limbs that float64 adds exactly, for 2**32 numbers below 2**17 each.
+UNITS = (2.0**-2, 2.0**-24, 2.0**-46)
 
 
 class Formula(NamedTuple):
     """A metric: the number of a table, of which each micro-batch has a row of sums, or a row for each sample."""
 
     kept: Callable[..., Array]  # the rows of a micro-batch, from its predictions and targets
-    number: Callable[[Floats], float]
-    is_lower_better: bool = False
+    number: Callable[..., float]  # from all rows
+    is_lower_better: bool | None = False  # None where neither is
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -102,6 +105,24 @@ def _probabilities(predictions: Array, targets: Array) -> Array:
     return np.column_stack([shares[:, 1:] if shares.shape[1] == 2 else shares, targets])
 
 
+def _log_losses_of_classes(predictions: Array, targets: Array) -> Array:
+    scores = predictions.astype(np.float64)
+    below = scores - scores.max(axis=1, keepdims=True, initial=-np.inf)
+    own = below[np.arange(len(below)), targets.astype(np.int64)]
+    return _exact_sums(np.log(np.exp(below).sum(axis=1)) - own, len(targets))
+
+
+def _exact_sums(values: Floats, divisor: float) -> Array:
+    """Return the sum of values in limbs, whose sums are exact whatever is added first, and what it is divided by."""
+    return np.array([[*(limb.sum() for limb in limbs.cut(values, UNITS)), divisor]])
+
+
+def _quotient(sums: Floats) -> float:
+    """Return the sum that is in limbs, rounded once, over the divisor."""
+    *of_limbs, divisor = in_order(sums).tolist()
+    return math.fsum(of_limbs) / divisor if divisor else math.nan
+
+
 def _each_class(probabilities: Floats) -> Iterator[tuple[Floats, Any]]:
     """Yield scores and truth of one class after the other."""
     *columns, target = probabilities.T
@@ -130,10 +151,28 @@ def roc_auc(scores: Floats, is_positive: Any) -> float:
     if not num_pairs:
         return math.nan
     _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    # From 1, equal scores share theirs: wholes and halves, whose sum is exact.
-    ranks = np.cumsum(counts) - (counts - 1) / 2
-    own = ranks[inverse.reshape(-1)][is_positive].sum()
-    return float((own - num_positive * (num_positive + 1) / 2) / num_pairs)
+    # Twice the ranks from 1, as equal scores share theirs: whole numbers, whose sum is exact.
+    ranks = 2 * np.cumsum(counts) - (counts - 1)
+    own = int(ranks[inverse.reshape(-1)[is_positive]].sum())
+    return (own - num_positive * (num_positive + 1)) / (2 * num_pairs)
+
+
+def _log_losses_of_labels(predictions: Array, targets: Array) -> Array:
+    scores, labels = _known(predictions, targets)
+    losses = np.maximum(scores, 0) - scores * labels + np.log1p(np.exp(-np.abs(scores)))
+    return _exact_sums(losses, len(labels))
+
+
+def _predicted_and_had(predictions: Array, targets: Array) -> Array:
+    scores, labels = _known(predictions, targets)
+    powers = np.exp(-np.abs(scores))
+    return _exact_sums(np.where(scores < 0, powers, 1) / (1 + powers), labels.sum())
+
+
+def _known(predictions: Array, targets: Array) -> tuple[Floats, Floats]:
+    """Return the scores and labels of all decisions that are known."""
+    is_known = targets >= 0
+    return predictions[is_known].astype(np.float64), (targets[is_known] > 0).astype(np.float64)
 
 
 def _precision_on_average(scores: Floats, is_positive: Any) -> float:
@@ -207,7 +246,10 @@ PRECISION = Formula(_decisions, functools.partial(_precision_or_recall, axis=0))
 RECALL = Formula(_decisions, functools.partial(_precision_or_recall, axis=1))
 AUC_OF_CLASSES = Formula(_probabilities, functools.partial(_of_classes, number=roc_auc))
 AVERAGE_PRECISION = Formula(_probabilities, functools.partial(_of_classes, number=_precision_on_average))
+LOG_LOSS_OF_CLASSES = Formula(_log_losses_of_classes, _quotient, is_lower_better=True)
 AUC_OF_LABELS = Formula(_scores_and_labels, functools.partial(_of_labels, number=roc_auc))
+LOG_LOSS_OF_LABELS = Formula(_log_losses_of_labels, _quotient, is_lower_better=True)
+CALIBRATION = Formula(_predicted_and_had, _quotient, is_lower_better=None)
 MAE = Formula(
     functools.partial(_errors, power=1), functools.partial(_mean_error, power=1), is_lower_better=True
 )

@@ -1,7 +1,7 @@
 """The numbers of a run's evaluations, and the one that decides: `--metric` and `--score`.
 
-Owns the choice, and metrics made of a user's code. Formulas are `metric_functions.py`'s; which metrics a task has
-anyway, and what its samples are judged by, is the task's. Needs no mxnet, but a user's module may import it.
+Owns the choice. Formulas are `metric_functions.py`'s and `ranking_functions.py`'s, metrics made of a user's code
+`user_metrics.py`'s; which metrics a task has anyway, and what its samples are judged by, is the task's.
 """
 
 from __future__ import annotations
@@ -10,23 +10,21 @@ import dataclasses
 import functools
 import math
 import re
-from typing import Any, Collection, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Collection, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from mxtrain.config import program_objects
-from mxtrain.config.components import import_path
 from mxtrain.config.components import metrics as components
 from mxtrain.config.components.component import Spec, load
 from mxtrain.core.errors import UsageError, in_user_code, nearest
 from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.interfaces.learning import NO_NUMBER
+from mxtrain.tasks.metrics import user_metrics
 from mxtrain.tasks.metrics.class_report import ClassReport
 from mxtrain.tasks.metrics.metric_functions import Formula
+from mxtrain.tasks.metrics.user_metrics import UserFunctionMetric, UserMetric
 from mxtrain.tasks.task import Metric, Output, PredictionsAndTargets, Score, State, Task
-
-TYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool")
 
 
 class MetricSelection(NamedTuple):
@@ -88,6 +86,16 @@ def duplicate_message(name: str) -> str:
     return f"--metric: another number of this run's evaluations is called {name} already; give yours another name"
 
 
+def remarks(metrics: Sequence[Metric], scores: Mapping[str, Any]) -> list[str]:
+    """Return a line for each metric of --metric that is no number in an evaluation, with the reason."""
+    named = [metric for metric in metrics if isinstance(metric, Named)]
+    return [
+        f"--metric {metric.names[0]}: {NO_NUMBER} over the samples of --val, as {metric.missing}"
+        for metric in named
+        if math.isnan(scores[f"val_{metric.names[0]}"])
+    ]
+
+
 def is_users(metric: Metric) -> bool:
     """Return whether a metric is code of the user's, which may draw or add in another order elsewhere."""
     return isinstance(metric, (UserMetric, UserFunctionMetric))
@@ -134,6 +142,10 @@ def _score(task: Task, metrics: Sequence[Metric]) -> Score:
         return Score("loss", is_lower_better=True)
     for metric in metrics:
         names = names_of(metric)
+        if isinstance(metric, Named) and metric.lower_is_better is None and wanted in metric.names:
+            raise UsageError(
+                f"--score {wanted}: neither higher nor lower is better; give another, as log_loss"
+            )
         if names is None or wanted in names:  # of one whose names are not known the first evaluation tells
             return Score(wanted, _is_lower_better(metric, wanted))
     known = list(
@@ -154,17 +166,25 @@ def _make_metric(task: Task, spec: Spec, part: int) -> Metric:
     """Return the metric that is this part of --metric; UsageError where it does not fit the task."""
     name, hyperparameters = spec
     if name not in components.METRICS:
-        return _users(task, name, part)
+        return user_metrics.of_path(task, name, part)
     fitting = components.of_target(task.metric_kind)
     if name not in fitting:
         has = f"it takes {', '.join(fitting)}, or module:callable" if fitting else "it takes module:callable"
         raise UsageError(f"--metric {name}: does not fit --task {task.run.model.task}; {has}")
     metric = fitting[name]
+    if metric.is_by_user and type(task).groups is Task.groups:
+        raise UsageError(
+            f"--metric {name}: ranks the candidates of each user, and --task {task.run.model.task} does not say whose "
+            "a sample is; give it `groups`"
+        )
     formula: Formula = load(metric.factories[task.metric_kind])
-    if hyperparameters:
+    if metric.is_by_user:
+        formula = formula._replace(number=functools.partial(formula.number, **hyperparameters))
+    elif hyperparameters:
         formula = formula._replace(kept=functools.partial(formula.kept, **hyperparameters))
     label = (metric.label or name).format(**hyperparameters)
-    return Named((label,), formula, task.predictions_and_targets)
+    groups = task.groups if metric.is_by_user else None
+    return Named((label,), formula, task.predictions_and_targets, groups, metric.missing)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,17 +194,23 @@ class Named:
     names: Sequence[str]
     formula: Formula
     predictions_and_targets: PredictionsAndTargets
+    groups: Callable[[Arrays], Array | None] | None = None  # where it is by user, whose each sample is
+    missing: str = ""  # where the number has no meaning
 
     width = 0
 
     @property
-    def lower_is_better(self) -> bool:
+    def lower_is_better(self) -> bool | None:
         """As `Formula` says."""
         return self.formula.is_lower_better
 
     def state(self, output: Output, arrays: Arrays) -> State:
         """Return what is kept of a micro-batch."""
-        kept = self.formula.kept(*self.predictions_and_targets(output, arrays))
+        predictions, targets = self.predictions_and_targets(output, arrays)
+        if self.groups is None:
+            kept = self.formula.kept(predictions, targets)
+        else:
+            kept = self.formula.kept(predictions, targets, self._groups_of(arrays, len(targets)))
         return np.concatenate([kept.shape[1:], kept.ravel()])
 
     def finish(self, states: Sequence[State]) -> dict[str, float]:
@@ -192,106 +218,14 @@ class Named:
         tables = [state[1:].reshape(-1, int(state[0])) for state in states]
         return {self.names[0]: self.formula.number(np.concatenate(tables))}
 
-
-# ------------------------------------------------------------------------------------------------------------
-# The user's own
-
-
-def _users(task: Task, path: str, part: int) -> Metric:
-    """Return the metric of `module:callable` or an object: with state and finish, or a function of what is judged."""
-    tasks.share_cores(task.run)
-    flag = f"--metric {path}"
-    is_object = program_objects.is_object(path)
-    found: Any = (
-        task.objects.require("--metric", path, part)
-        if is_object
-        else import_path.load_callable("--metric", path)
-    )
-    if isinstance(found, type):
-        with in_user_code(flag):
-            found = found()
-    if not (hasattr(found, "state") and hasattr(found, "finish")):
-        if not callable(found):
-            raise UsageError(f"{flag}: has no state and finish, and is no function; give one of these")
-        return UserFunctionMetric(flag, found, task.predictions_and_targets)
-    return UserMetric(flag, found)
-
-
-class UserMetric:
-    """A metric object of the user's, whose failures name its flag."""
-
-    def __init__(self, flag: str, metric: Any):
-        self.width: int = getattr(metric, "width", 0)  # which is right for any
-        self.names: Sequence[str] | None = getattr(metric, "names", None)
-        self.lower_is_better: bool | Collection[str] = getattr(metric, "lower_is_better", False)
-        self._flag, self._metric = flag, metric
-
-    def state(self, output: Output, arrays: Arrays) -> State:
-        """Return the user's state."""
-        with in_user_code(self._flag):
-            return np.asarray(self._metric.state(output, arrays), np.float64).ravel()
-
-    def finish(self, states: Sequence[State]) -> dict[str, float]:
-        """Return the user's numbers."""
-        with in_user_code(self._flag):
-            found = self._metric.finish(states)
-        return _numbers(self._flag, "metric", found)
-
-
-class UserFunctionMetric:
-    """A function of the user's, of all predictions and targets in their order; it may have attributes as a `Metric`.
-
-    A state holds both arrays as they are, each with its type and shape before it.
-    """
-
-    width = 0
-
-    def __init__(self, flag: str, function: Any, predictions_and_targets: PredictionsAndTargets):
-        self.names: Sequence[str] | None = getattr(function, "names", None)
-        self.lower_is_better: bool | Collection[str] = getattr(function, "lower_is_better", False)
-        self._flag, self._function, self._predictions_and_targets = flag, function, predictions_and_targets
-
-    def state(self, output: Output, arrays: Arrays) -> State:
-        """Return the predictions and the targets of a micro-batch."""
-        return np.concatenate(
-            [_flat(self._flag, array) for array in self._predictions_and_targets(output, arrays)]
-        )
-
-    def finish(self, states: Sequence[State]) -> dict[str, float]:
-        """Return what the function gives."""
-        parts = [_arrays(state) for state in states]
-        if len({tuple(array.shape[1:] for array in both) for both in parts}) > 1:
+    def _groups_of(self, arrays: Arrays, num_samples: int) -> Array:
+        """Return the int64 id of each sample's user; UsageError where they do not fit the samples."""
+        assert self.groups is not None, "a metric by user"
+        groups = self.groups(arrays)
+        if groups is None or groups.dtype.kind not in "iu" or groups.size != num_samples:
+            what = "none" if groups is None else f"{groups.dtype} of shape {groups.shape}"
             raise UsageError(
-                f"{self._flag}: micro-batches have other shapes here than there; give an object with state and finish"
+                f"--metric {self.names[0]}: `groups` of the task has to give {num_samples} whole numbers, one for each "
+                f"sample that counts, and gives {what}"
             )
-        predictions, targets = (np.concatenate(of_all) for of_all in zip(*parts))
-        with in_user_code(self._flag):
-            found = self._function(predictions, targets)
-        return _numbers(self._flag, getattr(self._function, "__name__", "metric"), found)
-
-
-def _flat(flag: str, array: Array) -> State:
-    if array.dtype.name not in TYPES:
-        raise UsageError(f"{flag}: the task judges by {array.dtype}; it takes {', '.join(TYPES)}")
-    return np.concatenate([[TYPES.index(array.dtype.name), array.ndim], array.shape, array.ravel()])
-
-
-def _arrays(state: State) -> list[Array]:
-    """Return the arrays that a state holds."""
-    found = []
-    while len(state):
-        dtype, num_dimensions = TYPES[int(state[0])], int(state[1])
-        shape = tuple(map(int, state[2 : 2 + num_dimensions]))
-        end = 2 + num_dimensions + math.prod(shape)
-        found.append(state[2 + num_dimensions : end].astype(dtype).reshape(shape))
-        state = state[end:]
-    return found
-
-
-def _numbers(flag: str, name: str, value: Any) -> dict[str, float]:
-    """Return numbers by their names; UsageError where the user's code gave something else."""
-    named = value if isinstance(value, Mapping) else {name: value}
-    try:
-        return {str(key): float(number) for key, number in named.items()}
-    except (TypeError, ValueError):
-        raise UsageError(f"{flag}: gave {type(value).__name__}; give a number, or a dict of them") from None
+        return groups.reshape(-1).astype(np.int64)

@@ -15,6 +15,7 @@ from mxtrain.models import losses
 from mxtrain.runtime import mx
 from mxtrain.tasks.classes import ClassificationForward
 from mxtrain.tasks.classification import Classification
+from mxtrain.tasks.metrics.metric_selection import of_task
 from mxtrain.train.evaluation import Evaluation, evaluate
 from mxtrain.train.net import build_net
 from tests.support.nets import user_net
@@ -143,3 +144,68 @@ def test_a_task_that_inherits_what_does_not_fit_it_is_evaluated_without() -> Non
     assert found.scores.keys() == {"val_loss", "num_samples"}
     (worst,) = found.records
     assert worst["kind"] == "worst" and worst["samples"][0].keys() == {"sample", "loss"}
+
+
+class Clicks(Classification):
+    """Whether the second class is there, as a label, for candidates of three users."""
+
+    metric_kind = "labels"
+
+    def predictions_and_targets(self, output: Any, arrays: Any) -> tuple[Any, Any]:
+        return output.asnumpy()[:, 1:], arrays["label"].reshape(-1, 1)
+
+    def groups(self, arrays: Any) -> Any:
+        brightness = np.abs(arrays["data"]).astype(np.float64).sum(axis=(1, 2, 3))
+        return (1 << 62) + np.floor(brightness * 100).astype(np.int64) % 3
+
+
+class WithoutUsers(Classification):
+    metric_kind = "labels"
+
+
+class NoClicks(Clicks):
+    def predictions_and_targets(self, output: Any, arrays: Any) -> tuple[Any, Any]:
+        scores, labels = super().predictions_and_targets(output, arrays)
+        return scores, np.zeros_like(labels)
+
+
+CLICK_METRICS = "auc,log_loss,calibration,ndcg:k=3,recall_at:k=5"
+
+
+def test_workers_find_the_same_clicks_to_the_bit() -> None:
+    flags = f"--micro-batch 5 --metric {CLICK_METRICS}"
+    one = evaluated(flags, task=Clicks)[0]
+    names = {"val_auc", "val_log_loss", "val_calibration", "val_ndcg_at_3", "val_recall_at_5"}
+    assert names < one.scores.keys() and np.isfinite([one.scores[name] for name in names]).all()
+    found = on_workers(3, lambda group: evaluated(flags, group=group, task=Clicks)[0])
+    assert found == [one] * 3
+
+
+def test_a_number_without_a_meaning_is_explained_once(caplog: pytest.LogCaptureFixture) -> None:
+    flags = f"--micro-batch 5 --metric {CLICK_METRICS}"
+    on_workers(3, lambda group: evaluated(flags, group=group, task=NoClicks)[0])
+    assert [record.getMessage() for record in caplog.records] == [
+        f"--metric {name}: is no number over the samples of --val, as {reason}"
+        for name, reason in (
+            ("auc", "there is no sample with the label, or none without"),
+            ("calibration", "no sample has the label"),
+            ("ndcg_at_3", "no user has a candidate with a gain"),
+            ("recall_at_5", "no user has a candidate with the label"),
+        )
+    ]
+
+
+def test_a_ranking_needs_to_know_whose_a_sample_is() -> None:
+    with pytest.raises(
+        UsageError, match=r"--metric ndcg: ranks the candidates of each user, and --task .* `groups`"
+    ):
+        evaluated("--metric ndcg", task=WithoutUsers)
+
+
+def test_a_number_of_which_neither_more_nor_less_is_better_is_no_score() -> None:
+    with pytest.raises(UsageError, match="--score calibration: neither higher nor lower is better"):
+        of_task(
+            Clicks.numbered(
+                config.parse(["--image-size", "16", "--metric", "calibration", "--score", "calibration"]), 2
+            )
+        )

@@ -11,6 +11,7 @@ import pytest
 from mxtrain.config.components import metrics
 from mxtrain.config.components.component import load
 from mxtrain.tasks.metrics.metric_selection import Named
+from tests.support.losses.metric_numbers import of_micro_batches
 
 sklearn = pytest.importorskip("sklearn.metrics")
 
@@ -24,8 +25,7 @@ def found(
         kept = formula.kept
         formula = formula._replace(kept=lambda *both: kept(*both, **numbers))
     metric = Named((name,), formula, lambda output, arrays: (output, arrays["targets"]))
-    parts = zip(np.split(predictions, cuts), np.split(targets, cuts))
-    return metric.finish([metric.state(each, {"targets": of_each}) for each, of_each in parts])[name]
+    return of_micro_batches(metric, predictions, {"targets": targets}, cuts)
 
 
 def softmax(scores: Any) -> Any:
@@ -46,6 +46,7 @@ def of_classes(name: str, scores: Any, targets: Any) -> float:
         "precision": lambda: sklearn.precision_score(targets, taken, **over),
         "recall": lambda: sklearn.recall_score(targets, taken, **over),
         "auc": lambda: sklearn.roc_auc_score(targets, shares[:, 1] if binary else shares, multi_class="ovr"),
+        "log_loss": lambda: sklearn.log_loss(targets, shares),
         "average_precision": lambda: sklearn.average_precision_score(
             targets if binary else one_hot, shares[:, 1] if binary else shares
         ),
@@ -96,7 +97,13 @@ def test_classes_without_a_positive_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for name, metric in metrics.METRICS.items() for kind in metric.factories]
+    ("kind", "name"),
+    [
+        (kind, name)
+        for name, metric in metrics.METRICS.items()
+        for kind in metric.factories
+        if not metric.is_by_user
+    ],
 )
 def test_micro_batches_of_which_nothing_counts(kind: str, name: str) -> None:
     shapes = {
@@ -130,6 +137,44 @@ def test_of_labels_of_which_some_are_not_known() -> None:
         for known in [labels[:, k] >= 0]
     ]
     assert found("labels", "auc", scores, labels, (7,)) == pytest.approx(np.mean(each))
+
+
+@pytest.mark.parametrize("shape", [(2000,), (2000, 1), (500, 3)])
+@pytest.mark.parametrize("name", ["log_loss", "calibration"])
+def test_how_far_probabilities_of_labels_can_be_believed(name: str, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(2)
+    scores = (rng.normal(size=shape) * 4).astype(np.float32)
+    labels = rng.integers(-1, 2, shape).astype(np.float32)
+    shares, known = 1 / (1 + np.exp(-scores.astype(np.float64))), labels >= 0
+    expected = {
+        "log_loss": sklearn.log_loss(labels[known], shares[known]),
+        "calibration": shares[known].mean() / labels[known].mean(dtype="float64"),
+    }[name]
+    whole = found("labels", name, scores, labels)
+    assert whole == pytest.approx(expected, rel=1e-9)
+    order = rng.permutation(len(scores))
+    assert found("labels", name, scores[order], labels[order], (1, 3, 200, 201)) == whole
+
+
+def test_log_loss_of_labels_of_extreme_scores() -> None:
+    scores, labels = np.array([[1e4], [-1e4], [0.0]]), np.array([[1], [1], [0]], np.float32)
+    assert found("labels", "log_loss", scores, labels) == pytest.approx((1e4 + math.log(2)) / 3)
+    assert found("labels", "log_loss", scores, np.array([[0], [-1], [-1]])) == 1e4
+    assert found("labels", "calibration", scores, labels) == pytest.approx(1.5 / 2)
+    assert math.isnan(found("labels", "calibration", scores, np.zeros((3, 1))))
+
+
+def test_auc_of_many_samples_is_exact() -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.integers(0, 1000, (300_000, 1)).astype(np.float32)
+    labels = (rng.random((300_000, 1)) < 0.03).astype(np.float32)
+    counts = [np.bincount(scores[labels == label].astype(int), minlength=1000) for label in (0, 1)]
+    below = np.cumsum(counts[0]) - counts[0]
+    doubled = sum(int(yes) * (2 * int(no) + int(tied)) for yes, no, tied in zip(counts[1], below, counts[0]))
+    expected = doubled / (2 * int(counts[0].sum()) * int(counts[1].sum()))
+    assert found("labels", "auc", scores, labels) == expected
+    order = rng.permutation(len(scores))
+    assert found("labels", "auc", scores[order], labels[order], (7, 100_000)) == expected
 
 
 @pytest.mark.parametrize("shape", [(50,), (50, 1), (50, 3)])

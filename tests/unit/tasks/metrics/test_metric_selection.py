@@ -85,7 +85,7 @@ def test_the_score_and_its_direction(flags: str, task: str, score: Score) -> Non
             "classification",
             "--metric mae: does not fit --task classification; it takes accuracy, topk",
         ),
-        ("--metric accuracy", "multilabel", "does not fit --task multilabel; it takes auc, or"),
+        ("--metric accuracy", "multilabel", "does not fit --task multilabel; it takes auc, log_loss"),
         ("--metric auc", "tests.support.user_code.majority:Majority", "it takes module:callable"),
         ("--metric acuracy", "classification", "--metric acuracy: unknown name; did you mean 'accuracy'"),
         ("--metric auc,,mae", "classification", "a name is missing"),
