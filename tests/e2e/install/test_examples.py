@@ -14,6 +14,7 @@ from examples import own_net, recommender_data, written_numbers, written_numbers
 from mxtrain.config import Run
 from mxtrain.core.errors import DATA
 from mxtrain.fit import fit as fit_in_python
+from mxtrain.tasks.metrics.metric_functions import roc_auc
 from tests.support.commands import ROOT, Command
 from tests.support.runs import records
 
@@ -165,6 +166,29 @@ def test_rows_of_digits_are_read(tmp_path: Path, command: Command) -> None:
 @pytest.mark.parametrize(("symbols", "digits"), [((10, 10), ()), ((1, 1, 10, 1, 2, 2), (1, 1, 2)), ((), ())])
 def test_digits_that_symbols_stand_for(symbols: tuple[int, ...], digits: tuple[int, ...]) -> None:
     assert tuple(written_numbers.read_off(np.array(symbols, int))) == digits
+
+
+def test_the_truth_of_clicks_is_known(tmp_path: Path) -> None:
+    shown = recommender_data.clicks(50_000, seed=5)
+    odds = 1 / (1 + np.exp(-shown.log_odds))
+    spread = np.sqrt((odds * (1 - odds)).sum())
+    assert abs(shown.clicked.sum() - odds.sum()) < 4 * spread
+    for sure in (odds < 0.1, odds > 0.5):
+        assert shown.clicked[sure].mean() == pytest.approx(odds[sure].mean(), abs=0.02)
+    best, of_columns = (roc_auc(each, shown.clicked > 0) for each in (shown.log_odds, shown.first_order))
+    assert best > 0.77 and of_columns < 0.73  # pairs are needed
+
+
+def test_clicks_have_the_same_bytes_each_time(tmp_path: Path) -> None:
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        recommender_data.write_clicks(folder, num_train=200, num_val=100)
+    for name in ("train", "val"):
+        one, two = ((tmp_path / each / f"clicks_{name}.csv").read_bytes() for each in ("one", "two"))
+        assert one == two and one.startswith(b"click,user,item,device,tags,price\n")
+    shown = recommender_data.clicks(200, seed=0)
+    lines = (tmp_path / "one" / "clicks_train.csv").read_text().splitlines()[1:]
+    assert [int(line.split(",")[1]) for line in lines] == shown.user.tolist()
+    assert [line.split(",")[4].count("t") for line in lines] == (shown.tags >= 0).sum(axis=1).tolist()
 
 
 @pytest.mark.slow  # tests/cluster/sums/test_sparse.py trains a table on servers in small
