@@ -94,7 +94,8 @@ def unchosen(chosen: ChosenItems, users: Array, ranks: Ints) -> Ints:
     user, is_known = (each[:, None] for each in _positions(chosen, users))
     num_before = np.searchsorted(chosen.gaps, user * (len(chosen.items) + 1) + ranks, side="right")
     num_before -= chosen.starts[user]  # of the items that the user has chosen
-    return chosen.items[ranks + np.where(is_known, num_before, 0)]
+    found: Ints = chosen.items[ranks + np.where(is_known, num_before, 0)]
+    return found
 
 
 def _positions(chosen: ChosenItems, users: Array) -> tuple[Ints, Array]:
