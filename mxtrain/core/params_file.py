@@ -6,10 +6,23 @@ file, and its bytes could be checked only by reading them back.
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, NamedTuple, Sequence, Union
+from typing import (
+    IO,
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    Sequence,
+    TypeVar,
+    Union,
+)
 
 if TYPE_CHECKING:  # --help of commands on trained nets comes by here, and numpy takes a third of its time
     import numpy as np
@@ -17,6 +30,7 @@ if TYPE_CHECKING:  # --help of commands on trained nets comes by here, and numpy
 Arrays = Dict[str, "np.ndarray[Any, Any]"]
 NamedArrays = Mapping[str, "np.ndarray[Any, Any]"]  # perhaps made as they are asked for
 Chunk = Union[bytes, memoryview]
+A = TypeVar("A")  # an array, of NumPy's or of another's
 
 FILE_MAGIC, ARRAY_MAGIC = 0x112, 0xF993FAC9
 DENSE, CPU = 0, 1
@@ -43,13 +57,13 @@ def encoded(arrays: NamedArrays) -> Iterator[Chunk]:
         yield struct.pack("<Q", len(name.encode())) + name.encode()
 
 
-class ArraysOneByOne(NamedArrays):
+class ArraysOneByOne(Mapping[str, A]):
     """Named arrays that are made when they are asked for, so that there is never more than one."""
 
-    def __init__(self, makers: Mapping[str, Callable[[], np.ndarray[Any, Any]]]):
+    def __init__(self, makers: Mapping[str, Callable[[], A]]):
         self._makers = makers
 
-    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+    def __getitem__(self, name: str) -> A:
         return self._makers[name]()
 
     def __iter__(self) -> Iterator[str]:
@@ -57,6 +71,13 @@ class ArraysOneByOne(NamedArrays):
 
     def __len__(self) -> int:
         return len(self._makers)
+
+
+def joined(*several: Mapping[str, A]) -> ArraysOneByOne[A]:
+    """Return the arrays of all these, each looked up when it is asked for."""
+    return ArraysOneByOne(
+        {name: functools.partial(each.__getitem__, name) for each in several for name in each}
+    )
 
 
 class Place(NamedTuple):
@@ -67,7 +88,7 @@ class Place(NamedTuple):
     dtype: str
 
 
-def opened(path: Path) -> ArraysOneByOne:
+def opened(path: Path) -> NamedArrays:
     """Return the arrays of a file that `encoded` has made; ValueError for another one."""
 
     def reader(place: Place) -> Callable[[], np.ndarray[Any, Any]]:

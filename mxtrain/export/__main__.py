@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
+from mxtrain.config.components import choices
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import interrupts
 from mxtrain.core.errors import one_line
@@ -42,6 +43,7 @@ def export(
     checkpoint: str | None = None,
     net: object = None,
     task: object = None,
+    hold: str = choices.HOLD_ALL,
 ) -> Export:
     """Write a trained net for other programs and return its folder, its files, and how far it is from the net.
 
@@ -63,6 +65,7 @@ def export(
         checkpoint: of a run folder "best", "latest", a step, or the path of one.
         net: in the place of the run's, which a folder does not hold if it was an object.
         task: the same for the task.
+        hold: "layers" reads the weights one by one, and those of one segment of the net at a time to compare.
 
     Raises:
         UsageError, DataError: as the command says them, see `mxtrain.core.errors`.
@@ -74,7 +77,7 @@ def export(
             to, calibrate=calibrate, samples=calibration_samples, exclude=exclude, tolerance=tolerance
         )
         folder = None if out is None else Path(out)
-        options = ExportOptions(to, folder, dynamic_batch, batch, from_pixels, samples, of_int8)
+        options = ExportOptions(to, folder, dynamic_batch, batch, from_pixels, samples, of_int8, hold)
         options.check()
         instead = {"val": val, "train": calibrate, "model": net, "task": task}
         return _exported(trained, checkpoint, "cpu", options, instead)
@@ -146,6 +149,7 @@ def parser() -> Parser:
     flags.add_argument("--from-pixels", action="store_true", help=pixels)
     flags.add_argument("--val", help="the .rec file of samples to compare with; the run's own when left out")
     flags.add_argument("--samples", type=int, default=64, help="how many of them")
+    trained_run.add_hold(flags)
     of_int8 = flags.add_argument_group("--to int8")
     of_int8.add_argument(
         "--calibrate", help="the .rec file of samples that tell its ranges; the run's own --train"

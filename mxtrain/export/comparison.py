@@ -13,6 +13,7 @@ from mxtrain.core.errors import DataError
 from mxtrain.data.fields import Array
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.real_samples import Batch
+from mxtrain.runtime import mx
 from mxtrain.train.net.to_device import to_device
 
 if TYPE_CHECKING:
@@ -84,6 +85,5 @@ def refuse_beyond(
 
 def answer_of_net(net: Block | NetOfPixels, batch: Batch) -> list[Array]:
     """Return what the net says of a batch, an array for each output."""
-    context = next(iter(net.collect_params().values())).list_ctx()[0]
-    output = net(*(to_device(each, context) for each in batch.values()))
+    output = net(*(to_device(each, mx.cpu()) for each in batch.values()))
     return [each.asnumpy() for each in (output if isinstance(output, (list, tuple)) else [output])]

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import mxtrain
+from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
+from mxtrain.config.checks.hold_checks import FLAG
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core import formats
 from mxtrain.core.errors import UsageError
+from mxtrain.core.system import machine
 from mxtrain.data import image_fields
 from mxtrain.data.augment import normalization
 from mxtrain.data.interfaces import Records
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLASSES = "classes.txt"
+NUM_COPIES = 4  # of all weights, at least: net, graph, the export as it is read, and as it computes
 TOLERANCES = {"onnx": onnx_export.TOLERANCE, "symbol": symbol_export.TOLERANCE}
 
 
@@ -63,10 +67,12 @@ def make(
         onnx_export.check_installed()
     if options.to == "int8":
         int8_export.check(task)
+    if not options.is_held:
+        refuse_too_large(initial_weights.weights_of(checkpoint.path), options.to)
     folder = options.out or _usual_folder(checkpoint, options.to)
     with target.made(folder) as aside:
         records = real_samples.open_records(task, is_own) if _has_samples(task, options) else None
-        with inference_graph.of_checkpoint(checkpoint, run, task) as (net, graph):
+        with inference_graph.of_checkpoint(checkpoint, run, task, options.hold) as (net, graph):
             batches = _batches(net, graph, task, options, records)
             compared_net: Block | pixel_input.NetOfPixels = net
             if options.from_pixels:
@@ -77,8 +83,8 @@ def make(
             metadata = facts(checkpoint, task, graph, options)
             int8_scores = None
             if options.to == "onnx":
-                files = onnx_export.write(graph, aside, options.fixed_batch, metadata)
-                answer = onnx_export.answers(aside, options.fixed_batch)
+                files = onnx_export.write(graph, aside, options.fixed_batch, metadata, options.is_held)
+                answer = onnx_export.answers(aside, options.fixed_batch, options.is_held)
             else:
                 if options.to == "int8":
                     assert records is not None
@@ -87,13 +93,24 @@ def make(
                 else:
                     symbol_export.write(graph, aside)
                 files = [symbol_export.SYMBOL, symbol_export.PARAMS]
-                answer = symbol_export.answers(graph, aside)
+                answer = symbol_export.answers(graph, aside, options.is_held)
             has_best = task.metric_kind not in ("numbers", "labels")
             differences = comparison.compare(compared_net, graph, answer, of_some_sizes(batches), has_best)
         if options.to in TOLERANCES:  # what int8 costs is judged by the score
             comparison.refuse_beyond(TOLERANCES[options.to], differences, options.to, graph)
         files += describe(aside, metadata, task, differences)
     return Export(folder, files, differences, int8_scores)
+
+
+def refuse_too_large(path: Path, to: str) -> None:
+    """Raise UsageError where the weights in a file are sure to be more than this machine can hold for an export."""
+    needed, left = NUM_COPIES * path.stat().st_size, machine.available_memory() + machine.swap_left()
+    if needed > left:
+        way = "export it to int8 where there is more" if to == "int8" else f"{FLAG} reads them one by one"
+        raise UsageError(
+            f"{path}: export holds its weights {NUM_COPIES} times, {needed / 1e6:,.0f} MB, and this machine has "
+            f"{left / 1e6:,.0f} MB left: {way}"
+        )
 
 
 def _usual_folder(checkpoint: Checkpoint, to: str) -> Path:

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Iterator, NamedTuple, Sequence
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run, program_objects
+from mxtrain.config.components import choices
+from mxtrain.core import params_file
 from mxtrain.core.errors import UsageError
+from mxtrain.core.params_file import ArraysOneByOne, NamedArrays
 from mxtrain.inference import trained_run
 from mxtrain.models import remat
 from mxtrain.models.contract import Shape
@@ -32,8 +38,8 @@ class InferenceGraph(NamedTuple):
 
     name: str  # as messages have it: `--model resnet18_v1b`
     symbol: Symbol
-    arguments: dict[str, NDArray]  # weights, by the names of the symbol's variables
-    auxiliaries: dict[str, NDArray]  # running statistics, the same way
+    arguments: Mapping[str, NDArray]  # weights, by the names of the symbol's variables, perhaps in a file
+    auxiliaries: Mapping[str, NDArray]  # running statistics, the same way
     inputs: dict[str, Shape]  # of one sample, by name, in the order in which the net takes them
     outputs: dict[str, Shape]  # of one sample; the names are those of symbol.list_outputs()
     takes: str = "float32"  # the type of its inputs; outputs are float32
@@ -45,26 +51,38 @@ class InferenceGraph(NamedTuple):
 
 @contextlib.contextmanager
 def of_checkpoint(
-    checkpoint: Checkpoint, run: Run, task: Task, devices: str = "cpu"
+    checkpoint: Checkpoint, run: Run, task: Task, hold: str = choices.HOLD_ALL
 ) -> Iterator[tuple[Block, InferenceGraph]]:
-    """Yield the net of a checkpoint, in float32 and on one device, and its graph; loads mxnet."""
+    """Yield the net of a checkpoint, in float32 and on the CPU, and its graph; loads mxnet.
+
+    By `hold` the weights of both are here as a whole, or are read as they are looked at.
+    """
     in_float32 = dataclasses.replace(run, model=dataclasses.replace(run.model, amp="off"))
-    with trained_run.net_of(checkpoint, in_float32, devices, task.objects) as (net, _):
-        yield net, of_net(net, task)
+    with trained_run.net_of(checkpoint, in_float32, "cpu", task.objects, hold) as (net, _):
+        path = initial_weights.weights_of(checkpoint.path) if hold == choices.HOLD_LAYERS else None
+        yield net, of_net(net, task, path)
 
 
-def of_net(net: Block, task: Task) -> InferenceGraph:
-    """Return the graph of the task's net, whose weights have values; UsageError for a net that is no graph."""
+def of_net(net: Block, task: Task, path: Path | None = None) -> InferenceGraph:
+    """Return the graph of the task's net; UsageError for a net that is no graph.
+
+    Its weights are those of a file at `path`, each read when it is looked at, or without one the net's own.
+    """
     run = task.run
     is_named = "model" in task.flags or program_objects.is_object(run.model.model)
     name = f"--model {run.model.model}" if is_named else f"--task {run.model.task}"
     inputs = inputs_of(task)
     symbol = traced(remat.unwrapped(net), name, list(inputs))
-    values = {parameter.name: parameter for parameter in weights.named_parameters(net).values()}
-    arguments = {each: _value(values[each]) for each in symbol.list_arguments() if each not in inputs}
-    auxiliaries = {each: _value(values[each]) for each in symbol.list_auxiliary_states()}
+    makers = _makers(net, path)
+    own = [each for each in symbol.list_arguments() if each not in inputs]
+    arguments, auxiliaries = (
+        ArraysOneByOne({name: makers[name] for name in names})
+        for names in (own, symbol.list_auxiliary_states())
+    )
     _, shapes, _ = symbol.infer_shape(**{each: (1, *shape) for each, shape in inputs.items()})
     outputs = {each: shape[1:] for each, shape in zip(symbol.list_outputs(), shapes)}
+    if path is None:
+        return InferenceGraph(name, symbol, dict(arguments), dict(auxiliaries), inputs, outputs)
     return InferenceGraph(name, symbol, arguments, auxiliaries, inputs, outputs)
 
 
@@ -99,8 +117,21 @@ def traced(net: Block, name: str, inputs: Sequence[str]) -> Symbol:
     return symbol
 
 
+def _makers(net: Block, path: Path | None) -> dict[str, Callable[[], NDArray]]:
+    """Return what makes a copy of each parameter by its name, as float32 in plain order, on the CPU."""
+    named = weights.named_parameters(net)
+    if path is None:
+        return {each.name: functools.partial(_value, each) for each in named.values()}
+    stored = params_file.opened(path)
+    return {each.name: functools.partial(_stored, stored, name) for name, each in named.items()}
+
+
 def _value(parameter: Parameter) -> NDArray:
-    """Return a copy of a parameter, as float32 in plain order, on the CPU."""
     values = parameter.list_data()[0].asnumpy().astype(np.float32, copy=False)
     copied: NDArray = mx.nd.array(values, dtype="float32")
     return copied
+
+
+def _stored(arrays: NamedArrays, name: str) -> NDArray:
+    read: NDArray = mx.nd.array(arrays[name], dtype="float32")
+    return read

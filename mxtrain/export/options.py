@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
+from mxtrain.config.checks import hold_checks
+from mxtrain.config.components import choices
 from mxtrain.core.errors import UsageError
 
 FORMATS = ("onnx", "symbol", "int8")
@@ -29,6 +31,12 @@ class ExportOptions(NamedTuple):
     from_pixels: bool = False
     samples: int = 64  # to compare with the net
     int8: Int8Options = Int8Options()
+    hold: str = choices.HOLD_ALL
+
+    @property
+    def is_held(self) -> bool:
+        """True where weights are read as they are looked at, and are never here together."""
+        return self.hold == choices.HOLD_LAYERS
 
     @property
     def fixed_batch(self) -> int | None:
@@ -44,6 +52,11 @@ class ExportOptions(NamedTuple):
             raise UsageError(f"--batch {self.batch}: does not go with {other}; leave one of them out")
         if self.to == "int8" and self.from_pixels:
             raise UsageError("--from-pixels: does not go with --to int8; leave it out")
+        hold_checks.check_known(self.hold)
+        if self.to == "int8" and self.is_held:
+            raise UsageError(
+                f"{hold_checks.FLAG}: does not go with --to int8, which takes the whole net; leave it out"
+            )
         if not 0 <= self.int8.tolerance <= 1:
             raise UsageError(
                 f"--tolerance {self.int8.tolerance:g}: give a share of the score from 0 to 1, such as 0.01"

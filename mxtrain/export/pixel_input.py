@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mxtrain.core import params_file
 from mxtrain.core.errors import UsageError
 from mxtrain.data.augment import normalization
 from mxtrain.data.interfaces import Records
@@ -21,7 +22,7 @@ from mxtrain.runtime import mx
 from mxtrain.tasks.task import Task
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block, NDArray, ParameterDict
+    from mxtrain.runtime.types import Block, NDArray
 
 FACTOR, OFFSET = "pixels_factor", "pixels_offset"
 
@@ -45,7 +46,8 @@ def taking_pixels(graph: InferenceGraph, task: Task) -> InferenceGraph:
     scaled = mx.sym.broadcast_mul(wide, mx.sym.var(FACTOR, shape=factor.shape), name="pixels_scaled")
     shifted = mx.sym.broadcast_sub(scaled, mx.sym.var(OFFSET, shape=offset.shape), name="pixels_normalized")
     symbol = graph.symbol(**{name: shifted})
-    arguments = {**graph.arguments, FACTOR: mx.nd.array(factor), OFFSET: mx.nd.array(offset)}
+    own = {FACTOR: mx.nd.array(factor), OFFSET: mx.nd.array(offset)}
+    arguments = params_file.joined(graph.arguments, own)
     return graph._replace(symbol=symbol, arguments=arguments, takes="uint8")
 
 
@@ -66,7 +68,3 @@ class NetOfPixels:
 
     def __call__(self, pixels: NDArray) -> Any:
         return self._net(normalized(pixels, self._normalisation))
-
-    def collect_params(self) -> ParameterDict:
-        """Return the net's parameters."""
-        return self._net.collect_params()

@@ -23,6 +23,7 @@ from mxtrain.data.loading.loader import Loader, Request, loader_options
 from mxtrain.data.loading.order import Ints
 from mxtrain.data.user.streams import Stream
 from mxtrain.export.inference_graph import InferenceGraph
+from mxtrain.runtime import mx
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 from mxtrain.train.net.to_device import to_device
@@ -80,11 +81,10 @@ def read(
     most = LARGEST_ANSWER // sum(math.prod(shape) for shape in graph.outputs.values())
     without = _without_own_loss(task)
     forward = tasks.function_of(without, without.plain_forward)
-    context = next(iter(net.collect_params().values())).list_ctx()[0]
     batches: list[Batch] = []
     for arrays in loaded(task, records, spread(records, max(1, min(count, most))), batch):
         noting = _Noting(net)
-        forward(noting, {name: to_device(each, context) for name, each in arrays.items()})
+        forward(noting, {name: to_device(each, mx.cpu()) for name, each in arrays.items()})
         batches.append(_named(noting.inputs, graph, task))
     return batches
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 from pathlib import Path
-from typing import Any, Mapping
+from typing import IO, Any, Mapping
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from mxtrain.export.real_samples import Batch
 
 MODEL, WEIGHTS = "net.onnx", "net.onnx.data"
 LARGEST_FILE = 2_000_000_000  # bytes; a protobuf takes 2 GiB, and weights of more lie beside it
+SMALLEST_BESIDE = 1024  # bytes; shapes and axes stay in the file, where who reads the graph looks for them
+PAGE = 4096  # bytes, at a multiple of which an array begins: onnxruntime maps the file
 TOLERANCE = 1e-4
 
 
@@ -27,16 +31,25 @@ def check_installed() -> None:
     load("onnxruntime")
 
 
-def write(graph: InferenceGraph, folder: Path, batch: int | None, metadata: Mapping[str, Any]) -> list[str]:
-    """Write the file into `folder`, with its metadata, and return the names of all files."""
+def write(
+    graph: InferenceGraph,
+    folder: Path,
+    batch: int | None,
+    metadata: Mapping[str, Any],
+    is_held: bool = False,
+) -> list[str]:
+    """Write the file into `folder`, with its metadata, and return the names of all files.
+
+    Weights lie in a file beside it, written one by one, where a graph of less is not known to be: always if `is_held`.
+    """
     onnx = load("onnx")
-    model = onnx_graph.convert(graph, batch)
+    model = None if is_held or _num_bytes(graph) >= LARGEST_FILE else onnx_graph.convert(graph, batch)
+    if model is None or model.ByteSize() >= LARGEST_FILE:
+        with (folder / WEIGHTS).open("wb") as file:
+            model = onnx_graph.convert(graph, batch, functools.partial(_tensor_beside, file))
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
     onnx.helper.set_model_props(model, texts)
-    if model.ByteSize() < LARGEST_FILE:
-        (folder / MODEL).write_bytes(model.SerializeToString())
-    else:
-        onnx.save_model(model, str(folder / MODEL), save_as_external_data=True, location=WEIGHTS)
+    (folder / MODEL).write_bytes(model.SerializeToString())
     try:
         onnx.checker.check_model(str(folder / MODEL), full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
@@ -44,11 +57,39 @@ def write(graph: InferenceGraph, folder: Path, batch: int | None, metadata: Mapp
     return sorted(path.name for path in folder.iterdir())
 
 
-def answers(folder: Path, batch: int | None) -> Answer:
-    """Return the function by which onnxruntime computes the file, `batch` samples at a time where it takes no other."""
+def _num_bytes(graph: InferenceGraph) -> int:
+    return sum(4 * math.prod(each.shape) for each in (*graph.arguments.values(), *graph.auxiliaries.values()))
+
+
+def _tensor_beside(file: IO[bytes], array: Array, name: str) -> Any:
+    """Append an array to the file and return the TensorProto that says where; one with it inside of a small array."""
+    onnx = load("onnx")
+    if array.nbytes < SMALLEST_BESIDE:
+        return onnx.numpy_helper.from_array(array, name)
+    file.write(bytes(-file.tell() % PAGE))
+    place = {"location": WEIGHTS, "offset": file.tell(), "length": array.nbytes}
+    file.write(array.data.cast("B"))
+    return onnx.TensorProto(
+        name=name,
+        dims=array.shape,
+        data_type=onnx.helper.np_dtype_to_tensor_dtype(array.dtype),
+        data_location=onnx.TensorProto.EXTERNAL,
+        external_data=[
+            onnx.StringStringEntryProto(key=key, value=str(value)) for key, value in place.items()
+        ],
+    )
+
+
+def answers(folder: Path, batch: int | None, is_held: bool = False) -> Answer:
+    """Return the function by which onnxruntime computes the file, `batch` samples at a time where it takes no other.
+
+    If `is_held` it reads weights beside the file where they lie, which is slower.
+    """
     runtime = load("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors: its advice is for who has written the graph
+    if is_held:  # or it would hold weights in an order of its own
+        options.add_session_config_entry("session.disable_prepacking", "1")
     session = runtime.InferenceSession(str(folder / MODEL), options, providers=["CPUExecutionProvider"])
 
     def answer(inputs: Batch) -> list[Array]:

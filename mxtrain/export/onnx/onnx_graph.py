@@ -7,14 +7,17 @@ mx.onnx is not used is in docs/adr/0036-onnx.md.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import json
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 import numpy as np
 
+from mxtrain.core import params_file
 from mxtrain.core.errors import UsageError
+from mxtrain.data.fields import Array
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.onnx.onnx_layers import LAYERS
 from mxtrain.export.onnx.onnx_node import UNKNOWN, ModelParts, Node, Shape
@@ -24,11 +27,12 @@ from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Symbol
+    from mxtrain.runtime.types import NDArray, Symbol
 
 OPSET, IR_VERSION = 13, 8  # onnxruntime reads them from 1.12 (2022) on; so do servers of that time
 BATCH = "batch"  # the name of an axis of any length
 TRANSLATIONS = {**OPERATORS, **LAYERS, **SEQUENCES}
+Tensor = Callable[[Array, str], Any]
 
 
 def load(module: str) -> Any:
@@ -42,19 +46,22 @@ def load(module: str) -> Any:
         ) from None
 
 
-def convert(graph: InferenceGraph, batch: int | None) -> Any:
-    """Return the ModelProto of a graph for batches of this many samples; None for any number."""
+def convert(graph: InferenceGraph, batch: int | None, tensor: Tensor | None = None) -> Any:
+    """Return the ModelProto of a graph for batches of this many samples; None for any number.
+
+    `tensor` makes a TensorProto of an array and its name; without it the array is in that.
+    """
     graph = graph._replace(symbol=_with_unique_names(graph.symbol))
     nodes = json.loads(graph.symbol.tojson())
     _refuse_unknown(graph, nodes["nodes"])
     model = ModelParts(load("onnx"))
     shapes = _Shapes(graph, batch)
-    weights = {**graph.arguments, **graph.auxiliaries}
+    weights = params_file.joined(graph.arguments, graph.auxiliaries)
     made: list[Sequence[str]] = []  # what the model calls the outputs of each node
     for place, node in enumerate(nodes["nodes"]):
         if node["op"] == "null":
             if node["name"] in weights:
-                model.arrays[node["name"]] = weights[node["name"]].asnumpy()
+                model.arrays[node["name"]] = functools.partial(_numbers, weights, node["name"])
             made.append([node["name"]])
             continue
         written = TRANSLATIONS[node["op"]](
@@ -69,7 +76,12 @@ def convert(graph: InferenceGraph, batch: int | None) -> Any:
             )
         )
         made.append([written] if isinstance(written, str) else written)
-    return _model(graph, model, [made[source][output] for source, output, *_ in nodes["heads"]], batch)
+    outputs = [made[source][output] for source, output, *_ in nodes["heads"]]
+    return _model(graph, model, outputs, batch, tensor or model.onnx.numpy_helper.from_array)
+
+
+def _numbers(arrays: Mapping[str, NDArray], name: str) -> Array:
+    return arrays[name].asnumpy()
 
 
 def output_names(graph: InferenceGraph) -> list[str]:
@@ -120,7 +132,9 @@ class _Shapes:
         return [first if first == second else UNKNOWN for first, second in zip(one, other)]
 
 
-def _model(graph: InferenceGraph, written: ModelParts, outputs: Sequence[str], batch: int | None) -> Any:
+def _model(
+    graph: InferenceGraph, written: ModelParts, outputs: Sequence[str], batch: int | None, tensor: Tensor
+) -> Any:
     """Return the model of written nodes; its outputs, unlike weights, have the names of `output_names`."""
     onnx, first = written.onnx, BATCH if batch is None else batch
     helper = onnx.helper
@@ -130,9 +144,7 @@ def _model(graph: InferenceGraph, written: ModelParts, outputs: Sequence[str], b
     nodes = [*written.nodes, *ends]
     used = {name for node in nodes for name in node.input}
     weights = [
-        onnx.numpy_helper.from_array(np.asarray(array, order="C"), name)
-        for name, array in written.arrays.items()
-        if name in used
+        tensor(np.asarray(array(), order="C"), name) for name, array in written.arrays.items() if name in used
     ]
     described = [
         [helper.make_tensor_value_info(name, each, [first, *shape]) for name, shape in pairs]

@@ -22,11 +22,12 @@ Shape = Sequence[int]
 
 @dataclasses.dataclass(frozen=True)
 class ModelParts:
-    """The parts of a model so far: nodes, in the order in which they compute, and arrays by name."""
+    """The parts of a model so far: nodes, in the order in which they compute, and what makes arrays, by name."""
 
     onnx: Any
     nodes: list[Any] = dataclasses.field(default_factory=list)
-    arrays: dict[str, Array] = dataclasses.field(default_factory=dict)
+    # Each made when it is asked for: a weight may be in a file.
+    arrays: dict[str, Callable[[], Array]] = dataclasses.field(default_factory=dict)
     names: set[str] = dataclasses.field(default_factory=set)  # of nodes
 
 
@@ -60,9 +61,8 @@ class Node:
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
         """Add an array to the model and return its name."""
-        name = self._free(f"{self.name}/constant")
-        self.model.arrays[name] = np.asarray(value, dtype)
-        return name
+        array = np.asarray(value, dtype)
+        return self._made(lambda: array)
 
     def numbers(self, values: Sequence[int] | int) -> str:
         """Add whole numbers, as shapes and axes are, and return their name."""
@@ -79,13 +79,15 @@ class Node:
                 "several axes of its shape depend on the number of samples; leave --dynamic-batch out"
             )
         if source in self.model.arrays and UNKNOWN not in shape:
-            return self.constant(self.model.arrays[source].reshape(shape))
+            array = self.model.arrays[source]
+            return self._made(lambda: array().reshape(shape))
         return self.write("Reshape", [source, self.numbers(list(shape))])
 
     def transposed(self, source: str, axes: Sequence[int]) -> str:
         """Return the name of `source` with its axes in this order."""
         if source in self.model.arrays:
-            return self.constant(self.model.arrays[source].transpose(axes))
+            array = self.model.arrays[source]
+            return self._made(lambda: array().transpose(axes))
         return self.write("Transpose", [source], perm=list(axes))
 
     def get(self, name: str, default: Any) -> Any:
@@ -107,7 +109,7 @@ class Node:
         """Return the array that an input is, a weight; UsageError where it is computed."""
         if self.inputs[place] not in self.model.arrays:
             raise self.refused(f"its input {place} is computed, and has to be a weight")
-        return self.model.arrays[self.inputs[place]]
+        return self.model.arrays[self.inputs[place]]()
 
     def known(self, shape: Shape, meaning: str) -> list[int]:
         """Return a shape that does not depend on the number of samples."""
@@ -118,6 +120,11 @@ class Node:
     def refused(self, reason: str) -> UsageError:
         """Return the error for what ONNX cannot do."""
         return UsageError(f"ONNX cannot say what layer {self.name} ({self.operator}) does: {reason}")
+
+    def _made(self, array: Callable[[], Array]) -> str:
+        name = self._free(f"{self.name}/constant")
+        self.model.arrays[name] = array
+        return name
 
     def _free(self, name: str) -> str:
         names = itertools.chain([name], (f"{name}{number}" for number in itertools.count(2)))

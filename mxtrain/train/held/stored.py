@@ -128,7 +128,7 @@ class _StateReader:
         return array.reshape(shape) if array.size == math.prod(shape) else array
 
 
-def _opened(path: Path) -> ArraysOneByOne:
+def _opened(path: Path) -> NamedArrays:
     try:
         return params_file.opened(path)
     except ValueError as error:

@@ -10,7 +10,7 @@ import dataclasses
 import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Sequence
+from typing import Mapping, Sequence
 
 from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
@@ -46,16 +46,23 @@ def load(checkpoint: Checkpoint, run: Run, device: Device) -> HeldNet:
     task = tasks.of_description(dataclasses.replace(run, model=model), description_of(checkpoint.state))
     net, _, first_weights = described(task, device)
     path, named = initial_weights.weights_of(checkpoint.path), weights.named_parameters(net)
-    places = stored.checked_places(path, named)
+    stored.checked_places(path, named)
     first_weights.fill(net.held)
-    found = params_file.opened(path)
-    for name, parameter in named.items():
-        if any(parameter is each for each in net.held):
-            weights.put(parameter, mx.nd.array(found[name]))
-    indices = {parameter.name: index for index, parameter in enumerate(named.values())}
-    lender = StoredWeights(path, [places[name] for name in named])
-    net.weights = SegmentWeights(lender, [each.lent for each in net.segments], indices)
+    lend(net, path, {parameter.name: name for name, parameter in named.items()})
     return net
+
+
+def lend(net: HeldNet, path: Path, names: Mapping[str, str]) -> None:
+    """Lend a net the weights of a file, in which they are called by `names`, by those of parameters.
+
+    Running statistics, which stay in the net and have values already, get those of the file.
+    """
+    found, places = params_file.opened(path), params_file.places_in(path)
+    for parameter in net.held:
+        weights.put(parameter, mx.nd.array(found[names[parameter.name]]))
+    lender = StoredWeights(path, [places[name] for name in names.values()])
+    indices = {name: index for index, name in enumerate(names)}
+    net.weights = SegmentWeights(lender, [each.lent for each in net.segments], indices)
 
 
 class StoredWeights:
