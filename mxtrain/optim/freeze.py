@@ -1,8 +1,8 @@
 """Frozen parameters: `--freeze 'layer1.*,conv1.*'`.
 
 Owns the matching of patterns. A frozen parameter gets no gradient and therefore no update, no weight decay and no
-optimizer state. Running statistics can be frozen too: a BatchNorm whose own match normalises with them, as in an
-evaluation, and they do not move.
+optimizer state; so do the rows of a table, whose name is matched. Running statistics can be frozen too: a BatchNorm
+whose own match normalises with them, as in an evaluation, and they do not move.
 """
 
 from __future__ import annotations
@@ -11,22 +11,29 @@ import fnmatch
 from typing import Sequence
 
 from mxtrain.core.errors import UsageError, nearest
+from mxtrain.models.nets.table import tables_of
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block
 
 
 def freeze(net: Block, patterns: str) -> list[str]:
-    """Freeze the parameters that the patterns match, and return their names; call it before the net is compiled.
+    """Freeze the parameters and tables that the patterns match; call it before the net is compiled.
+
+    Return the names of the parameters.
 
     UsageError if a pattern matches nothing or nothing is left to train.
     """
-    named = weights.named_parameters(net)
-    frozen = matching_names(patterns, list(named))
+    named, tables = weights.named_parameters(net), tables_of(net)
+    matched = matching_names(patterns, [*named, *(table.options.name for table in tables)])
+    frozen = [name for name in named if name in matched]
     if all(name in frozen for name, parameter in named.items() if parameter.grad_req != "null"):
-        raise UsageError(f"--freeze {patterns}: leaves nothing to train; freeze less")
+        left = "tables alone" if any(table.options.name not in matched for table in tables) else "nothing"
+        raise UsageError(f"--freeze {patterns}: leaves {left} to train; freeze less")
     for name in frozen:
         named[name].grad_req = "null"
+    for table in tables:
+        table.is_frozen = table.options.name in matched
     for layer in weights.layers(net, mx.gluon.nn.Dense):
         # If only the weight is frozen, MXNet does not compute the bias's gradient and leaves an old one there.
         if layer.bias is not None and layer.weight.grad_req == "null" != layer.bias.grad_req:

@@ -68,6 +68,10 @@ class Table(mx.gluon.Block):
             names = ", ".join(each.name for each in dataclasses.fields(TableOptions))
             raise UsageError(f"table {name}: {error}; a table has {names}") from None
         self.field = field
+        self.is_frozen = False  # by --freeze: rows stay as they are, and none comes to life
+        self.lr_mult = (
+            1.0  # as a parameter's, by --lr-scale and --layer-decay: of the rate that `rate_factor` gives
+        )
         self.source: RowSource | None = None  # until there is one, rows are as they begin
         # By device, in the order of calls, until their gradients are taken.
         self.uses: dict[Device, list[Use]] = {}
@@ -127,7 +131,7 @@ class Table(mx.gluon.Block):
             rows = summed(lists, rows, shape[0])
         with mx.autograd.pause():
             looked_up = mx.nd.array(rows.reshape((*shape, self.options.width)), ctx=device, dtype=np.float32)
-        if mx.autograd.is_recording():
+        if mx.autograd.is_recording() and not self.is_frozen:
             looked_up.attach_grad()
             use = Use(unique, positions, lists, factors, looked_up)
             self.uses.setdefault(device, []).append(use)

@@ -12,6 +12,7 @@ from mxtrain.config.components import nets
 from mxtrain.config.components.choices import HOLD_LAYERS
 from mxtrain.core.system import machine
 from mxtrain.models import remat
+from mxtrain.models.nets.table import Table, tables_of
 from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim import layer_rates, schedules
 from mxtrain.optim.weight_decay import exempt_from_decay
@@ -86,6 +87,7 @@ def _table(run: Run, net: Block, num_devices: int, facts: NetBytes) -> str:
     named = weights.named_parameters(net)
     running = {parameter.name for parameter in running_statistics.parameters(net)}
     rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]
+    rows += [_row_of_table(run, table) for table in tables_of(net)]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     return "\n".join([*lines, *_sums(run, list(named.values()), num_devices, facts)])
@@ -103,6 +105,19 @@ def _row(run: Run, name: str, parameter: Parameter, running: set[str]) -> tuple[
         f"rate {schedules.peak_rate(run.optim) * parameter.lr_mult:g}"
         if trains and parameter.lr_mult != 1
         else "",
+    )
+
+
+def _row_of_table(run: Run, table: Table) -> tuple[str, ...]:
+    options, factor = table.options, table.options.rate_factor * table.lr_mult
+    return (
+        options.name,
+        f"ids x {options.width}",
+        "float32",
+        "grows",
+        "frozen" if table.is_frozen else "trained",
+        "decays" if options.decay and not table.is_frozen else "",
+        f"rate {schedules.peak_rate(run.optim) * factor:g}" if factor != 1 and not table.is_frozen else "",
     )
 
 

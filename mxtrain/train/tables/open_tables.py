@@ -9,8 +9,9 @@ from mxtrain.kvstore.owners.remote import RemoteOwners
 from mxtrain.kvstore.tables.local import LocalTables
 from mxtrain.kvstore.tables.owner import TableOwners
 from mxtrain.kvstore.tables.remote import RemoteTables
-from mxtrain.models.nets.table import tables_of
+from mxtrain.models.nets.table import Table, tables_of
 from mxtrain.runtime.types import Block
+from mxtrain.tables.options import TableOptions
 from mxtrain.train.job import TrainingJob
 from mxtrain.train.tables.step_tables import StepTables
 
@@ -26,6 +27,13 @@ def open_tables(job: TrainingJob, net: Block, servers: RemoteOwners | None) -> S
     table_checks.check(job.run, [table.options.name for table in tables])
     for table in tables:
         table.options = dataclasses.replace(table.options, seed=job.run.optim.seed)
-    options = [table.options for table in tables]
+    options = [_moving(table) for table in tables]
     owners: TableOwners = LocalTables(options) if servers is None else RemoteTables(servers.links, options)
     return StepTables(tables, owners)
+
+
+def _moving(table: Table) -> TableOptions:
+    """Return the options by which a table's rows move in this run."""
+    options = dataclasses.replace(table.options, rate_factor=table.options.rate_factor * table.lr_mult)
+    # Frozen rows rest without being used, and are none to forget.
+    return dataclasses.replace(options, expire_after=0) if table.is_frozen else options

@@ -19,7 +19,7 @@ from tests.support.runs import assert_same_end, has_step, newest, records, score
 FLAGS = [
     *("--task", "examples.recommender:Liking", "--optimizer", "adam", "--lr", "0.02", "--weight-decay", "0"),
     *("--batch-size", "40", "--micro-batch", "10", "--epochs", "1", "--clip-norm", "0.5", "--threads", "1"),
-    *("--checkpoint-steps", "5"),
+    *("--checkpoint-steps", "5", "--lr-scale", "rows=0.5"),
 ]
 SERVERS = ["--kvstore", "dist_sync", "--update", "servers", "--start-timeout", "60"]
 

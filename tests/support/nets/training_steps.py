@@ -12,6 +12,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.data.loading.loader import Batch, Request
+from mxtrain.doctor.run.compute_rate import StepCopies
 from mxtrain.models.nets.small import Residual
 from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
@@ -100,9 +101,8 @@ def batches(num_samples: int, micro_batch: int, seed: int) -> list[Any]:
 def train(context: TrainContext, num_steps: int, micro_batch: int = 4, num_samples: int = 16) -> list[float]:
     scale, losses = precision.LossScale(), []
     for number in range(num_steps):
-        result = train_step(
-            context, batches(num_samples, micro_batch, number), lambda batch: None, number, 0.05, scale
-        )
+        step = StepCopies(batches(num_samples, micro_batch, number))
+        result = train_step(context, step, lambda batch: None, number, 0.05, scale)
         assert result.num_samples == num_samples and result.applied
         losses.append(result.loss)
     return losses
