@@ -17,7 +17,7 @@ from mxtrain.config.components import losses as components
 from mxtrain.config.components.component import load
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import UsageError, as_user_code
-from mxtrain.models.margins import SMALLEST_SINE
+from mxtrain.models.heads.margins import SMALLEST_SINE
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray
 

@@ -19,7 +19,11 @@ from mxtrain.tasks.net_inputs import OF_COLOURED_PICTURES, NetInputs
 from mxtrain.tasks.task import Description, Metric, Outcome, Score
 
 if TYPE_CHECKING:
+    from mxtrain.models.heads.margins import Margin
     from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
+
+# Of an evaluation of a head in chunks, where nothing has the scores of all classes.
+RANK_COLUMNS = ("rank", "predicted", "probability", "label_probability")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +99,19 @@ def answered(scores: Any, label: Any) -> dict[str, Any]:
     }
 
 
+def answered_in_ranks(row: Array | None, arrays: Arrays) -> dict[str, Any]:
+    """Return what an evaluation says of one sample, from its row of `RANK_COLUMNS`."""
+    if row is None:
+        return {}
+    _, predicted, probability, of_label = row.tolist()
+    return {
+        "label": int(arrays["label"]),
+        "predicted": int(predicted),
+        "probability": probability,
+        "label_probability": of_label,
+    }
+
+
 def likeliest_first(class_names: Sequence[str], output: Array) -> dict[str, Any]:
     """Return all classes with their probabilities, the likeliest first."""
     order = np.argsort(-output, kind="stable")
@@ -151,11 +168,7 @@ class ClassificationForward:
 
     def counts(self, label: Any) -> Any:
         """Return how much each label counts; None where each counts 1."""
-        from mxtrain.runtime import mx
-
-        if self.class_weights is None:
-            return None
-        return mx.nd.array(self.class_weights, ctx=label.context).take(label)
+        return class_counts(self.class_weights, label)
 
     def targets(self, label: Any) -> Any:
         """Return labels as the loss takes them."""
@@ -177,6 +190,48 @@ class ClassificationForward:
         with mx.autograd.pause(train_mode=False):
             found: NDArray = teacher(*data).astype("float32", copy=False)
         return found
+
+
+@dataclasses.dataclass(frozen=True)
+class ChunkedForward:
+    """The losses of a micro-batch by a head in chunks: in training with the margin if there is one, else without.
+
+    An evaluation has a row of `RANK_COLUMNS` for each sample.
+    """
+
+    margin: Margin | None
+    is_training: bool
+    class_weights: Sequence[float] | None = None
+    inputs: NetInputs = OF_COLOURED_PICTURES
+
+    def __call__(self, net: Net, arrays: NDArrays) -> Outcome:
+        from mxtrain.models.heads import chunked_loss
+        from mxtrain.models.heads.class_chunks import head_of
+        from mxtrain.runtime import mx
+
+        head = head_of(net)
+        features = net(*self.inputs(arrays)).astype("float32", copy=False)
+        label = arrays["label"]
+        labels = label.asnumpy().astype(np.int64)
+        if not self.is_training:
+            softmax, ranks = chunked_loss.plain_ranks(head, features, labels, self.margin)
+            rows = np.stack(
+                [ranks.own, ranks.likeliest, ranks.probabilities, np.exp(-softmax.losses)], axis=1
+            )
+            return Outcome(mx.nd.array(softmax.losses), len(label), {}, mx.nd.array(rows, dtype=np.float64))
+        losses, softmax = chunked_loss.losses(head, features, labels, self.margin)
+        counts = class_counts(self.class_weights, label)
+        means = {"accuracy": (float(softmax.are_right.sum()), len(label))}
+        return Outcome(counted(losses, counts), len(label) if counts is None else counts.sum(), means)
+
+
+def class_counts(class_weights: Sequence[float] | None, label: Any) -> Any:
+    """Return how much each label counts; None where each counts 1."""
+    from mxtrain.runtime import mx
+
+    if class_weights is None:
+        return None
+    return mx.nd.array(class_weights, ctx=label.context).take(label)
 
 
 def weighted(counts: Any, weight: Any) -> Any:

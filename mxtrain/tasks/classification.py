@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Collection, Mapping, Sequence
 
+import numpy as np
+
 from mxtrain.config import Run
 from mxtrain.config.components import losses as loss_names
 from mxtrain.config.components import nets as net_names
@@ -21,15 +23,17 @@ from mxtrain.data.labels import class_weights, label_checks
 from mxtrain.models.contract import Contract, of_pictures
 from mxtrain.tasks import task_flags
 from mxtrain.tasks.classes import (
+    ChunkedForward,
     ClassificationForward,
     answered,
+    answered_in_ranks,
     classes_in_words,
     described,
     likeliest_first,
 )
-from mxtrain.tasks.metrics.metrics import Accuracy
+from mxtrain.tasks.metrics.metrics import Accuracy, RankAccuracy
 from mxtrain.tasks.net_inputs import NetInputs, Pictures
-from mxtrain.tasks.task import Description, Metric, Score, Task, TaskPrediction
+from mxtrain.tasks.task import Description, Forward, Metric, Output, Score, Task, TaskPrediction
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
@@ -41,7 +45,13 @@ class Classification(Task, TaskPrediction):
     """The task; its description has `class_names`, a name for each output of the net, `class_weights` if given, and
     `cosine_scale` where the net's head answers with scaled cosines, as --loss has it."""
 
-    flags = task_flags.OF_PICTURES | task_flags.OF_CLASSES | task_flags.OF_TEACHERS | {"model", "loss"}
+    flags = (
+        task_flags.OF_PICTURES
+        | task_flags.OF_CLASSES
+        | task_flags.OF_TEACHERS
+        | task_flags.OF_CHUNKS
+        | {"model", "loss"}
+    )
     nets = net_names.that_take(net_names.PICTURES)
     losses: ClassVar[Collection[str]] = (
         *loss_names.of_target(loss_names.CLASSES),
@@ -123,20 +133,33 @@ class Classification(Task, TaskPrediction):
 
     def contract(self) -> Contract:
         data = self.run.data
-        return of_pictures(data.image_size, len(self.class_names), data.channels)
+        contract = of_pictures(data.image_size, len(self.class_names), data.channels)
+        return contract._replace(answer=None) if self.is_chunked else contract  # the net ends at its features
+
+    @property
+    def is_chunked(self) -> bool:
+        """True where the net's head is in chunks, as it is while it trains."""
+        return self.run.model.head_chunk > 0
 
     def build_net(self) -> Block:
-        from mxtrain.models.nets import cosine_head, zoo
+        from mxtrain.models.heads import class_chunks, cosine_head
+        from mxtrain.models.nets import zoo
 
         name, num_classes = self.run.model.model, len(self.class_names)
         net = zoo.build(name, num_classes, self.run.data.channels, self.objects)
+        scale = self.description.get(COSINE_SCALE)
+        if self.is_chunked:
+            rows, (shape,) = self.run.model.head_chunk, self.contract().inputs
+            class_chunks.put(net, name, num_classes, rows, shape, is_of_cosines=scale is not None)
+        elif scale is not None:
+            cosine_head.put(net, name, num_classes, scale)
         zoo.check_sizes(net, name, num_classes)
-        if COSINE_SCALE in self.description:
-            cosine_head.put(net, name, num_classes, self.description[COSINE_SCALE])
         return net
 
-    def training_forward(self, teacher: Block | None) -> ClassificationForward:
+    def training_forward(self, teacher: Block | None) -> Forward:
         optim = self.run.optim
+        if self.is_chunked:
+            return self._chunked_forward(is_training=True)
         return ClassificationForward(
             self._loss(optim.label_smoothing),
             teacher,
@@ -146,7 +169,9 @@ class Classification(Task, TaskPrediction):
             self.net_inputs,
         )
 
-    def plain_forward(self) -> ClassificationForward:
+    def plain_forward(self) -> Forward:
+        if self.is_chunked:
+            return self._chunked_forward(is_training=False)
         return ClassificationForward(self._plain_loss(), inputs=self.net_inputs)
 
     @property
@@ -155,9 +180,16 @@ class Classification(Task, TaskPrediction):
         return Pictures(normalization.of_description(self.run.data, self.description))
 
     def metrics(self) -> Sequence[Metric]:
-        return (Accuracy(),)
+        return (RankAccuracy(),) if self.is_chunked else (Accuracy(),)
+
+    def predictions_and_targets(self, output: Output, arrays: Arrays) -> tuple[Array, Array]:
+        if self.is_chunked:  # nothing has the scores of all classes
+            return np.zeros(0), np.zeros(0)
+        return super().predictions_and_targets(output, arrays)
 
     def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
+        if self.is_chunked:
+            return answered_in_ranks(output, arrays)
         return answered(output, arrays["label"])
 
     def inputs_of(self, source: object) -> dict[str, Any]:
@@ -174,13 +206,21 @@ class Classification(Task, TaskPrediction):
     def in_words(self, shown: Mapping[str, Any]) -> str:
         return classes_in_words(shown)
 
+    def _chunked_forward(self, is_training: bool) -> ChunkedForward:
+        from mxtrain.models.heads import class_chunks, last_layer, margins
+
+        model = self.run.model
+        last_layer.refuse_net_object(class_chunks.FLAG, model.model, self.objects)
+        weights = self.description.get("class_weights") if is_training else None
+        return ChunkedForward(margins.of_loss(model.loss), is_training, weights, self.net_inputs)
+
     def _loss(self, smoothing: float) -> Any:
         from mxtrain.models import losses
-        from mxtrain.models.nets import cosine_head
+        from mxtrain.models.heads import last_layer
 
         model = self.run.model
         if loss_names.cosine_scale(model.loss) is not None:
-            cosine_head.refuse_net_object(model.loss, model.model, self.objects)
+            last_layer.refuse_net_object(f"--loss {model.loss}", model.model, self.objects)
             if COSINE_SCALE not in self.description:
                 raise UsageError(
                     f"--task {model.task}: its description has no '{COSINE_SCALE}', which --loss {model.loss} needs; "

@@ -15,7 +15,7 @@ from mxtrain.data.augment import normalization
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import class_weights, label_checks
-from mxtrain.tasks import several_labels
+from mxtrain.tasks import several_labels, task_flags
 from mxtrain.tasks.classes import described
 from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.metrics.multilabel_metrics import F1, AveragePrecision
@@ -30,7 +30,8 @@ class Multilabel(Classification):
     """The task; its description has `class_names`, and `class_weights`, those of a yes, if given."""
 
     losses = several_labels.LOSSES
-    flags = Classification.flags - {"sampling"}  # which balances one class a sample
+    # Those of one class a sample are not: balanced sampling, and a softmax in chunks.
+    flags = Classification.flags - {"sampling"} - task_flags.OF_CHUNKS
     metric_kind = "labels"
     step_means = ("label_accuracy",)
     score = Score("mean_average_precision")

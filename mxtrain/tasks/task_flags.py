@@ -24,11 +24,12 @@ OF_PICTURES = frozenset(
 )
 OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing", "class_weights"))
 OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
+OF_CHUNKS = frozenset(("head_chunk",))
 OF_TEXT = frozenset(("window",))
 OF_TABLES = frozenset(("target", "inputs", "exclude", "categories", "missing"))
 OF_WEIGHTS = frozenset(("sample_weight",))
 ONLY_SOME_TASKS = (
-    OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_TEXT | OF_TABLES | OF_WEIGHTS | {"model", "loss"}
+    OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_CHUNKS | OF_TEXT | OF_TABLES | OF_WEIGHTS | {"model", "loss"}
 )
 
 

@@ -8,6 +8,7 @@ hits each has a row, added in order.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Protocol, Sequence
@@ -31,7 +32,7 @@ from mxtrain.train.step_end import Reduced, StepResult, StepRow, finish_step
 from mxtrain.train.telemetry import barriers
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block, Device, NDArray, Net
+    from mxtrain.runtime.types import Block, Device, NDArray
 
 
 class MicroBatches(Protocol):
@@ -154,7 +155,7 @@ def forward(
     mx.random.seed(micro_batch_seed(context.run.optim.seed, step, position), ctx=device)
     prepared = context.prepare(batch.arrays, step, position)
     arrays = {name: to_device(array, device) for name, array in prepared.items()}
-    net = with_input_gradients(context.net) if context.needs_input_grad else context.net
+    net = InputGradients(context.net) if context.needs_input_grad else context.net
     with mx.autograd.record():
         outcome = context.forward(net, arrays)
         scaled = outcome.losses * scale if scale != 1.0 else outcome.losses
@@ -176,15 +177,16 @@ def micro_batch_seed(seed: int, step: int, position: int) -> int:
     return int((mixed ^ (mixed >> 31)) & 0x7FFFFFFF)
 
 
-def with_input_gradients(net: Block) -> Net:
-    """Return the net as a function that has gradients computed for its inputs too."""
+@dataclasses.dataclass(frozen=True)
+class InputGradients:
+    """A net as a function that has gradients computed for its inputs too."""
 
-    def call(*inputs: NDArray) -> Any:
+    block: Block
+
+    def __call__(self, *inputs: NDArray) -> Any:
         for array in inputs:
             array.attach_grad()
-        return net(*inputs)
-
-    return call
+        return self.block(*inputs)
 
 
 def _start_reduce(context: TrainContext, gradients: GradientAccumulator) -> list[NDArray]:

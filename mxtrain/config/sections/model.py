@@ -51,6 +51,11 @@ class Model:
         "cosface:scale=64,margin=0.35, of numbers l1 | l2 | huber:delta=1; or module:callable; left out: cross_entropy "
         "of classes, l2 of numbers",
     )
+    head_chunk: int = flag(
+        0,
+        "compute the last layer so many classes at a time, each chunk a parameter of its own, and never all logits; "
+        "for very many classes; 0: as a whole",
+    )
     class_weights: str = flag(
         "none",
         "how much each class counts in the training loss: none | auto (rare ones more) | a number for each, as in "

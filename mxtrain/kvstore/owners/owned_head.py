@@ -1,7 +1,7 @@
 """A head of very many classes whose weights have owners: each chunk of classes is a parameter of theirs.
 
-Owns the way of chunks from their owners and of gradients to them; the two passes are `models/chunked_head.py`'s. All
-workers call the same methods, each with its own micro-batches, if it has any.
+Owns the way of chunks from their owners and of gradients to them; the two passes are `models/heads/chunked_head.py`'s.
+All workers call the same methods, each with its own micro-batches, if it has any.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.owners.owner import GradientSum, Owners
-from mxtrain.models import chunked_head
-from mxtrain.models.chunked_head import Samples, Softmax
-from mxtrain.models.margins import Margin
+from mxtrain.models.heads import chunked_head
+from mxtrain.models.heads.chunked_head import Chunk, Samples, Softmax
+from mxtrain.models.heads.margins import Margin
 from mxtrain.optim.sums.grid import BLOCK, NO_BLOCKS, num_blocks, write_maxima
 from mxtrain.optim.sums.row_totals import RowTotals
 
@@ -55,8 +55,8 @@ class OwnedHead:
         """Return the largest number in each block of a micro-batch's gradients, from which a grid learns exponents."""
         found = np.zeros(self.num_blocks, np.float32)
 
-        def push(chunk: int, gradient: Array) -> None:
-            write_maxima(gradient.reshape(-1), found[self._blocks[chunk]])
+        def push(chunk: int, gradient: Chunk) -> None:
+            write_maxima(gradient.weights.reshape(-1), found[self._blocks[chunk]])
 
         chunked_head.gradients([samples], [forward], self.lengths, self._pull, push, self._margin)
         return found
@@ -74,12 +74,13 @@ class OwnedHead:
             return []
         totals = [RowTotals(exponents[blocks], reach, len(micro_batches)) for blocks in self._blocks]
 
-        def add(chunk: int, rows: slice, number: int, addition: Array, total: Array) -> None:
-            totals[chunk].add(rows.start * self.width, number, addition.reshape(-1), total.reshape(-1))
+        def add(chunk: int, rows: slice, number: int, addition: Chunk, total: Chunk) -> None:
+            arrays = (each.weights.reshape(-1) for each in (addition, total))
+            totals[chunk].add(rows.start * self.width, number, *arrays)
 
-        def push(chunk: int, gradient: Array) -> None:
+        def push(chunk: int, gradient: Chunk) -> None:
             of_chunk = totals[chunk]
-            found = GradientSum(gradient.reshape(-1), of_chunk.wide_blocks, of_chunk.wide_totals)
+            found = GradientSum(gradient.weights.reshape(-1), of_chunk.wide_blocks, of_chunk.wide_totals)
             self._owners.push(self._indices[chunk], found)
             of_chunk.clear()
 
@@ -87,7 +88,7 @@ class OwnedHead:
             micro_batches, forward, self.lengths, self._pull, push, self._margin, add
         )
 
-    def _pull(self, chunk: int) -> Array:
+    def _pull(self, chunk: int) -> Chunk:
         weights = np.empty((self.lengths[chunk], self.width), np.float32)
         self._owners.pull([self._indices[chunk]], [weights.reshape(-1)]).wait()
-        return weights
+        return Chunk(weights)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Collection, Mapping, NamedTuple, Sequence, Tuple
 
 from mxtrain.core.errors import DataError
-from mxtrain.models.parameters import weights
+from mxtrain.models.parameters import head_arrays, weights
 from mxtrain.models.pruning import Cut
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, NDArray
@@ -55,6 +55,7 @@ def load(net: Block, path: Path, cut: Cut | None = None) -> Collection[str]:
     """
     arrays, named = read(path, f"--pretrained {path}"), weights.named_parameters(net)
     ours = {name: cut.shape(each.name) if cut else each.shape for name, each in named.items()}
+    arrays = head_arrays.fitted(arrays, ours)
     match = match_names(
         {name: array.shape for name, array in arrays.items()},
         ours,

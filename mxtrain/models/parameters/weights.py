@@ -15,6 +15,7 @@ import numpy.typing as npt
 from mxtrain.core.errors import DataError
 from mxtrain.core.params_file import Arrays
 from mxtrain.data.fields import Array
+from mxtrain.models.parameters import head_arrays
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, NDArray, Parameter
 
@@ -106,7 +107,8 @@ def load(net: Block, *paths: str) -> None:
 
 def _read(path: str, net: Block) -> dict[str, NDArray]:
     """Return the arrays of a file that fits the net."""
-    arrays, named = mx.nd.load(path), named_parameters(net)
+    named = named_parameters(net)
+    arrays = head_arrays.fitted(mx.nd.load(path), {name: each.shape for name, each in named.items()})
     for name in sorted({*arrays, *named}):
         if name not in named or name not in arrays:
             where = "the net" if name not in named else "the file"
@@ -114,8 +116,7 @@ def _read(path: str, net: Block) -> dict[str, NDArray]:
         if arrays[name].shape != named[name].shape:
             shapes = f"{arrays[name].shape} in the file, {named[name].shape} in the net"
             raise DataError(f"{path}: does not fit this net: parameter '{name}' is {shapes}")
-    found: dict[str, Any] = arrays
-    return found
+    return arrays
 
 
 def _mean(arrays: list[NDArray]) -> NDArray:

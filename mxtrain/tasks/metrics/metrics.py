@@ -45,6 +45,14 @@ class Accuracy:
         return {"accuracy": first / count, "top5_accuracy": among_five / count}
 
 
+class RankAccuracy(Accuracy):
+    """The same of outputs whose rows begin with the place of the sample's class among all."""
+
+    def state(self, output: Output, arrays: Arrays) -> State:
+        own = output.asnumpy()[:, 0]
+        return np.array([(own == 0).sum(), (own < 5).sum(), len(own)], np.float64)
+
+
 class Errors:
     """The distance of numbers from those they should be, in the units of the data: MAE, RMSE and R2.
 

@@ -42,6 +42,8 @@ def load(checkpoint: Checkpoint, run: Run, device: Device) -> HeldNet:
         raise UsageError(f"--checkpoint with {FLAG}: the mean of several takes all their weights; give one")
     if checkpoint.widths:
         raise UsageError(f"{FLAG}: {checkpoint.path} is of a net that was pruned by channel; leave it out")
+    if checkpoint.state["config"].get("head_chunk"):
+        raise UsageError(f"{FLAG}: {checkpoint.path} has its head in chunks, which are joined; leave it out")
     model = build_net.model_in_use(run, run, device)
     task = tasks.of_description(dataclasses.replace(run, model=model), description_of(checkpoint.state))
     net, _, first_weights = described(task, device)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from mxtrain.kvstore.owners.step_sum import PIECE, StepSum
-from mxtrain.models import class_samples, losses
-from mxtrain.models.chunked_head import Samples, gradients, softmax
-from mxtrain.models.margins import Margin, of_loss
-from mxtrain.models.nets.cosine_head import CosineHead
+from mxtrain.models import losses
+from mxtrain.models.heads import class_samples
+from mxtrain.models.heads.chunked_head import Chunk, Samples, gradients, softmax
+from mxtrain.models.heads.cosine_head import CosineHead
+from mxtrain.models.heads.margins import Margin, of_loss
 from mxtrain.optim.sums.grid import num_blocks
 from mxtrain.optim.sums.row_totals import RowTotals
 from mxtrain.runtime import mx
@@ -31,19 +32,19 @@ class Owner:
         self.gradient = np.full_like(weights, np.nan)
         self.alive = self.most_alive = 0
 
-    def pull(self, chunk: int) -> Array:
+    def pull(self, chunk: int) -> Chunk:
         copied = self.weights[self.ends[chunk] : self.ends[chunk + 1]].copy()
         self.alive += 1
         self.most_alive = max(self.most_alive, self.alive)
         weakref.finalize(copied, self.let_go)
-        return copied
+        return Chunk(copied)
 
     def let_go(self) -> None:
         self.alive -= 1
 
-    def push(self, chunk: int, gradient: Array) -> None:
+    def push(self, chunk: int, gradient: Chunk) -> None:
         assert np.isnan(self.gradient[self.ends[chunk] : self.ends[chunk + 1]]).all()
-        self.gradient[self.ends[chunk] : self.ends[chunk + 1]] = gradient
+        self.gradient[self.ends[chunk] : self.ends[chunk + 1]] = gradient.weights
 
 
 def case(seed: int, dtype: type) -> tuple[Array, Array, Array, list[int]]:
@@ -191,12 +192,12 @@ def test_exact_sums_have_the_same_bits_whichever_workers_share_a_step(loss: str)
             totals = [RowTotals(of_chunk, 48, len(own)) for of_chunk in exponents]
             owner = Owner(weights, lengths)
 
-            def add(chunk: int, rows: slice, number: int, addition: Array, total: Array) -> None:
+            def add(chunk: int, rows: slice, number: int, addition: Chunk, total: Chunk) -> None:
                 start = rows.start * width
-                totals[chunk].add(start, number, addition.ravel(), total.reshape(-1))  # noqa: B023
+                totals[chunk].add(start, number, addition.weights.ravel(), total.weights.reshape(-1))  # noqa: B023
 
-            def push(chunk: int, gradient: Array) -> None:
-                of_chunk, flat = totals[chunk], gradient.ravel()  # noqa: B023
+            def push(chunk: int, gradient: Chunk) -> None:
+                of_chunk, flat = totals[chunk], gradient.weights.ravel()  # noqa: B023
                 for start in range(0, len(flat), PIECE):
                     part = flat[start : start + PIECE]
                     sums[chunk].add(start, part, of_chunk.wide_blocks, of_chunk.wide_totals)  # noqa: B023

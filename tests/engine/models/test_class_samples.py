@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from mxtrain.models.class_samples import step_classes
+from mxtrain.models.heads.class_samples import step_classes
 from tests.support.checkout import ROOT
 
 
@@ -31,7 +31,7 @@ def test_they_are_those_of_the_whole_batch_however_workers_share_it() -> None:
         shared = np.concatenate([labels[worker::workers] for worker in range(workers)])
         assert np.array_equal(step_classes(shared.astype(np.float32), 5000, 500, seed=4, step=9), whole)
     program = (
-        "import numpy as np; from mxtrain.models.class_samples import step_classes\n"
+        "import numpy as np; from mxtrain.models.heads.class_samples import step_classes\n"
         "labels = np.random.default_rng(0).integers(0, 5000, 64)\n"
         "print(*step_classes(labels, 5000, 500, seed=4, step=9))"
     )

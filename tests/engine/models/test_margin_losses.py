@@ -13,7 +13,8 @@ from mxtrain.config import autocast_costs
 from mxtrain.core.errors import UsageError
 from mxtrain.models import losses
 from mxtrain.models.autocast.autocast import Autocast
-from mxtrain.models.nets import cosine_head, zoo
+from mxtrain.models.heads import cosine_head
+from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
 from tests.support.amp import ALL_NARROW

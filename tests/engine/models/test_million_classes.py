@@ -21,8 +21,8 @@ Array = np.ndarray
 MILLION = """
 import json, sys, time
 import numpy as np
-from mxtrain.models.chunked_head import Samples, gradients, softmax
-from mxtrain.models.margins import of_loss
+from mxtrain.models.heads.chunked_head import Chunk, Samples, gradients, softmax
+from mxtrain.models.heads.margins import of_loss
 
 path, out, count, rows, width = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 lengths = [min(rows, count - first) for first in range(0, count, rows)]
@@ -31,7 +31,8 @@ features, labels = rng.normal(size=(64, width)).astype(np.float32), rng.integers
 
 
 def pull(chunk):
-    return np.fromfile(path, np.float32, lengths[chunk] * width, offset=4 * chunk * rows * width).reshape(-1, width)
+    flat = np.fromfile(path, np.float32, lengths[chunk] * width, offset=4 * chunk * rows * width)
+    return Chunk(flat.reshape(-1, width))
 
 
 def memory(which):
@@ -41,7 +42,7 @@ def memory(which):
 
 def push(chunk, gradient):
     file.seek(4 * chunk * rows * width)
-    file.write(memoryview(gradient).cast("B"))
+    file.write(memoryview(gradient.weights).cast("B"))
 
 
 before, began = memory("VmRSS"), time.monotonic()

@@ -54,6 +54,7 @@ FLAGS = [
     "--freeze",
     "--remat",
     "--loss",
+    "--head-chunk",
     "--class-weights",
     "--amp",
     "--amp-table",

@@ -15,9 +15,9 @@ from mxtrain.kvstore.owners.layout import Layout
 from mxtrain.kvstore.owners.owned_head import OwnedHead
 from mxtrain.kvstore.owners.remote import RemoteOwners
 from mxtrain.models import losses
-from mxtrain.models.chunked_head import Samples
-from mxtrain.models.margins import of_loss
-from mxtrain.models.nets.cosine_head import CosineHead
+from mxtrain.models.heads.chunked_head import Samples
+from mxtrain.models.heads.cosine_head import CosineHead
+from mxtrain.models.heads.margins import of_loss
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.optim.update import Update
 from mxtrain.runtime import mx

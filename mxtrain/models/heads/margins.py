@@ -38,6 +38,10 @@ class Margin(NamedTuple):
         moved = np.where(is_turned, turned, cosines - self.margin * sine)
         return self.scale * moved, np.where(is_turned, slopes, 1.0)
 
+    def without(self) -> Margin:
+        """Return the way of evaluations, to plain scaled cosines."""
+        return Margin(COSFACE, self.scale, 0.0)
+
 
 def of_loss(text: str) -> Margin | None:
     """Return the margin of `--loss`; None of a loss that has none."""

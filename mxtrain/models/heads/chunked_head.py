@@ -9,8 +9,7 @@ logits are computed for `BLOCK` classes at a time.
 
 All micro-batches of a step go through a chunk while it is here, each computed apart: so no bit of one depends on the
 others, and the gradients of weights add up as `add` does it. The same arrays have the same bits, with the same number
-of threads. A head has no bias; one is the weight of a feature that is always 1. With a margin, logits are scaled
-cosines.
+of threads. With a margin, logits are scaled cosines, and there are no biases.
 """
 
 from __future__ import annotations
@@ -21,14 +20,26 @@ from typing import Callable, NamedTuple, Sequence
 import numpy as np
 
 from mxtrain.data.fields import Array
-from mxtrain.models.margins import SMALLEST_SQUARE, Margin
+from mxtrain.models.heads.margins import SMALLEST_SQUARE, Margin
 
 BLOCK = 2048  # classes: their weights and logits stay in a core's cache
 LOWEST = float(np.finfo(np.float32).min)
 
-Pull = Callable[[int], Array]  # from a chunk's number to its weights, (classes, width); they are only read
-# Takes the gradient of a chunk; its array is written to again once this returns.
-Push = Callable[[int, Array], None]
+
+class Chunk(NamedTuple):
+    """The weights of some classes, or their gradients."""
+
+    weights: Array  # (classes, width)
+    biases: Array | None = None  # (classes,)
+
+    def rows(self, rows: slice) -> Chunk:
+        """Return those of some of the classes, where they are."""
+        return Chunk(self.weights[rows], None if self.biases is None else self.biases[rows])
+
+
+Pull = Callable[[int], Chunk]  # from a chunk's number to its weights, which are only read
+# Takes the gradient of a chunk; its arrays are written to again once this returns.
+Push = Callable[[int, Chunk], None]
 
 
 class Samples(NamedTuple):
@@ -40,7 +51,7 @@ class Samples(NamedTuple):
 
 
 # Adds to the total of some rows of a chunk, the last argument, the gradient by the micro-batch of a number, 0 first.
-Add = Callable[[int, slice, int, Array, Array], None]
+Add = Callable[[int, slice, int, Chunk, Chunk], None]
 
 
 class Softmax(NamedTuple):
@@ -50,6 +61,13 @@ class Softmax(NamedTuple):
     own_logits: Array
     own_slopes: Array  # by how much an own logit changes with what it is without a margin
     log_sums: Array  # of the exponentials of all logits
+    own_plain: Array  # own logits without a margin
+    largest: Array  # logits of other classes than a sample's own
+
+    @property
+    def are_right(self) -> Array:
+        """True where a sample's own class is likelier than all others, without a margin."""
+        return np.asarray(self.own_plain > self.largest)
 
 
 def softmax(
@@ -57,17 +75,20 @@ def softmax(
 ) -> list[Softmax]:
     """Return the softmax of each micro-batch, with chunks of so many classes, from the first to the last."""
     sums = [_Sums.of(each, margin) for each in micro_batches]
-    for chunk, first in enumerate(_firsts(lengths)):
+    for chunk, first in enumerate(firsts(lengths)):
         _add_chunk(sums, first, pull(chunk), margin)  # which nothing holds once it is added
     return [each.softmax(margin) for each in sums]
 
 
-def plain_sum(chunk: int, rows: slice, number: int, addition: Array, total: Array) -> None:
+def plain_sum(chunk: int, rows: slice, number: int, addition: Chunk, total: Chunk) -> None:
     """Add in the numbers' own type, micro-batch by micro-batch."""
-    if number == 0:
-        total[:] = addition
-    else:
-        total += addition
+    for array, values in zip(total, addition):
+        if array is None or values is None:
+            continue
+        if number == 0:
+            array[:] = values
+        else:
+            array += values
 
 
 def gradients(
@@ -85,12 +106,11 @@ def gradients(
     pulled last.
     """
     steps = [_Backward.of(each, found, margin) for each, found in zip(micro_batches, forward)]
-    units = steps[0].units
-    buffer = np.empty((max(lengths), units.shape[1]), units.dtype)
-    for chunk, first in reversed([*enumerate(_firsts(lengths))]):
-        gradient = buffer[: lengths[chunk]]
-        _fill_chunk(gradient, steps, chunk, first, pull(chunk), margin, add)
-        push(chunk, gradient)
+    units, longest = steps[0].units, max(lengths)
+    buffer = Chunk(np.empty((longest, units.shape[1]), units.dtype), np.empty(longest, units.dtype))
+    for chunk, first in reversed([*enumerate(firsts(lengths))]):
+        gradient = buffer.rows(slice(lengths[chunk]))
+        push(chunk, _filled(gradient, steps, chunk, first, pull(chunk), margin, add))
     return [each.of_features(margin) for each in steps]
 
 
@@ -108,7 +128,7 @@ class _Sums(NamedTuple):
     @classmethod
     def of(cls, samples: Samples, margin: Margin | None) -> _Sums:
         lowest, zeros = np.full(len(samples.labels), LOWEST), np.zeros((2, len(samples.labels)))
-        return cls(_units(samples.features, margin)[0], samples.labels, lowest, *zeros)
+        return cls(units_of(samples.features, margin)[0], samples.labels, lowest, *zeros)
 
     def add(self, logits: Array, samples: Array, columns: Array) -> None:
         """Add the logits of a block, in which these samples have their own classes in these columns."""
@@ -125,7 +145,8 @@ class _Sums(NamedTuple):
             own, slopes = margin.logits(own / margin.scale)
         with np.errstate(divide="ignore"):  # a single class has no others
             others = self.largest + np.log(self.others)
-        return Softmax(np.logaddexp(0, others - own), own, slopes, np.logaddexp(others, own))
+        losses, log_sums = np.logaddexp(0, others - own), np.logaddexp(others, own)
+        return Softmax(losses, own, slopes, log_sums, self.own, self.largest)
 
 
 class _Backward(NamedTuple):
@@ -141,7 +162,7 @@ class _Backward(NamedTuple):
 
     @classmethod
     def of(cls, samples: Samples, forward: Softmax, margin: Margin | None) -> _Backward:
-        units, sizes = _units(samples.features, margin)
+        units, sizes = units_of(samples.features, margin)
         counts = np.broadcast_to(samples.counts, samples.labels.shape)
         of_own = counts * forward.own_slopes * np.expm1(forward.own_logits - forward.log_sums)
         counts = counts.astype(units.dtype)[:, None]
@@ -161,58 +182,66 @@ class _Backward(NamedTuple):
         return found.astype(self.units.dtype)
 
 
-def _add_chunk(sums: Sequence[_Sums], first: int, weights: Array, margin: Margin | None) -> None:
+def _add_chunk(sums: Sequence[_Sums], first: int, chunk: Chunk, margin: Margin | None) -> None:
     """Add a chunk, whose first class is `first`."""
-    for rows in _blocks(len(weights)):
-        squares = _squared_lengths(weights[rows], margin)
+    for rows in blocks(len(chunk.weights)):
+        block = chunk.rows(rows)
+        squares = squared_lengths(block, margin)
         for each in sums:
-            logits = _logits(each.units, weights[rows], squares, margin)
+            logits = logits_of(each.units, block, squares, margin)
             each.add(logits, *_own(each.labels, first, rows))
 
 
-def _fill_chunk(
-    gradient: Array,
+def _filled(
+    gradient: Chunk,
     steps: Sequence[_Backward],
     chunk: int,
     first: int,
-    weights: Array,
+    weights: Chunk,
     margin: Margin | None,
     add: Add,
-) -> None:
-    """Compute the gradient of a chunk, whose first class is `first`, and add to those of features."""
-    for rows in _blocks(len(weights)):
-        block = weights[rows]
-        squares = _squared_lengths(block, margin)
+) -> Chunk:
+    """Return the gradient of a chunk, whose first class is `first`, in these arrays, and add to those of features."""
+    if weights.biases is None:
+        gradient = Chunk(gradient.weights)
+    for rows in blocks(len(weights.weights)):
+        block = weights.rows(rows)
+        squares = squared_lengths(block, margin)
         for number, step in enumerate(steps):
-            logits = _logits(step.units, block, squares, margin)
+            logits = logits_of(step.units, block, squares, margin)
             of_logits = step.of_logits(logits, *_own(step.labels, first, rows))
+            of_biases = None if block.biases is None else of_logits.sum(axis=0)
             if margin is not None:
                 of_logits *= margin.scale / np.sqrt(squares)
-            step.of_units[:] += of_logits @ block
+            step.of_units[:] += of_logits @ block.weights
             of_rows: Array = of_logits.T @ step.units
             if margin is not None:
-                of_rows -= block * (_products(of_rows, block) / squares)[:, None]
-            add(chunk, rows, number, of_rows, gradient[rows])
+                of_rows -= block.weights * (_products(of_rows, block.weights) / squares)[:, None]
+            add(chunk, rows, number, Chunk(of_rows, of_biases), gradient.rows(rows))
+    return gradient
 
 
-def _units(features: Array, margin: Margin | None) -> tuple[Array, Array]:
+def units_of(features: Array, margin: Margin | None) -> tuple[Array, Array]:
     """Return what is multiplied with weights, and the length of each sample's features."""
     sizes = np.sqrt(_products(features, features, np.float64) + SMALLEST_SQUARE)[:, None]
     return (features if margin is None else (features / sizes).astype(features.dtype)), sizes
 
 
-def _squared_lengths(weights: Array, margin: Margin | None) -> Array:
+def squared_lengths(block: Chunk, margin: Margin | None) -> Array:
     """Return the squared lengths of rows, where cosines need them."""
+    weights = block.weights
     if margin is None:
         return weights[:0]
     return _products(weights, weights) + weights.dtype.type(SMALLEST_SQUARE)
 
 
-def _logits(units: Array, weights: Array, squares: Array, margin: Margin | None) -> Array:
+def logits_of(units: Array, block: Chunk, squares: Array, margin: Margin | None) -> Array:
     """Return the logits of a block without margins."""
-    logits: Array = units @ weights.T
+    logits: Array = units @ block.weights.T
     if margin is not None:
         logits *= margin.scale / np.sqrt(squares)
+    elif block.biases is not None:
+        logits += block.biases
     return logits
 
 
@@ -230,12 +259,12 @@ def _products(left: Array, right: Array, dtype: type | None = None) -> Array:
     return np.asarray(np.einsum("ij,ij->i", left, right, dtype=dtype))
 
 
-def _firsts(lengths: Sequence[int]) -> list[int]:
+def firsts(lengths: Sequence[int]) -> list[int]:
     """Return the first class of each chunk."""
     return [0, *itertools.accumulate(lengths)][:-1]
 
 
-def _blocks(length: int) -> list[slice]:
+def blocks(length: int) -> list[slice]:
     """Return the rows of each block of a chunk of so many classes."""
     return [slice(start, min(start + BLOCK, length)) for start in range(0, length, BLOCK)]
 

@@ -1,0 +1,50 @@
+"""What does not go with --head-chunk is refused with the flag's name and the way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mxtrain import config
+from mxtrain.config.checks import head_checks
+from mxtrain.core.errors import UsageError
+from mxtrain.tasks import registry
+
+CHUNK = {"train": "a.rec", "head_chunk": 1000}
+
+
+def run(**flags: Any) -> config.Run:
+    return config.from_flat({**config.to_flat(config.Run()), **CHUNK, **flags})
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"loss": "focal"}, "--loss focal with --head-chunk 1000: .* cross_entropy, arcface or cosface"),
+        ({"label_smoothing": 0.1}, "--label-smoothing 0.1 with --head-chunk 1000: .* leave it out"),
+        ({"mixup": 0.2}, "--mixup 0.2 with --head-chunk 1000: .* leave it out"),
+        ({"cutmix": 1.0}, "--cutmix 1 with --head-chunk 1000: .* leave it out"),
+        ({"teacher": "runs/a"}, "--teacher runs/a with --head-chunk 1000: .* leave it out"),
+        ({"prune": 0.5}, "--prune 0.5 with --head-chunk 1000: .* leave one of them out"),
+        ({"metric": "accuracy,auc"}, "--metric auc with --head-chunk 1000: .* evaluate"),
+        ({"devices": "gpu"}, "--devices gpu with --head-chunk 1000: .* --devices cpu"),
+        ({"hold": "layers"}, "--hold layers with --head-chunk 1000: .* leave one of them out"),
+    ],
+)
+def test_what_needs_all_classes_at_once(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        head_checks.check(run(**flags))
+    head_checks.check(run(**flags, head_chunk=0))
+
+
+@pytest.mark.parametrize(
+    "flags", [{}, {"loss": "arcface"}, {"loss": "cosface:scale=16"}, {"metric": "accuracy", "ema": 0.9}]
+)
+def test_what_goes_with_chunks(flags: dict[str, Any]) -> None:
+    head_checks.check(run(**flags))
+
+
+def test_other_tasks_have_no_head_in_chunks() -> None:
+    with pytest.raises(UsageError, match="--head-chunk goes with --task classification, not with lm"):
+        registry.check_flags(run(task="lm"))
