@@ -4,6 +4,7 @@
     python -m mxtrain.fit --task examples.recommender:Liking --train data/train.rec --val data/val.rec \
         --kvstore dist_sync --update servers --num-workers 2 --optimizer adam --lr 0.02 --weight-decay 0 \
         --batch-size 1000 --micro-batch 500 --epochs 4 --out runs/recommender
+    python -m mxtrain.evaluate runs/recommender --metric log_loss,calibration,ndcg:k=3,recall_at:k=3
 
 Users and items are whatever numbers a shop has given them. A row comes to life when its user or item is first seen, on
 the server that owns it; a worker holds the rows of its batches alone. A record's payload are two numbers of 8 bytes, a
@@ -15,6 +16,8 @@ import numpy as np
 from mxtrain.core.errors import DataError
 from mxtrain.data.fields import BadSample, Field
 from mxtrain.models.contract import Contract
+from mxtrain.tasks.metrics.metric_functions import AUC_OF_LABELS
+from mxtrain.tasks.metrics.metric_selection import Named
 from mxtrain.tasks.task import Outcome, Score, Task
 
 WIDTH = 16
@@ -30,6 +33,7 @@ def read(record, rng, row):
 
 class Liking(Task):
     unit = "pairs"
+    metric_kind = "labels"  # a score for each label, here of one
     score = Score("auc")
     fields = (Field("pair", (2,), "int64"), Field("likes", ()))
 
@@ -55,25 +59,16 @@ class Liking(Task):
         return forward
 
     def metrics(self):
-        return (RankingQuality(),)
+        return (Named(("auc",), AUC_OF_LABELS, self.predictions_and_targets),)
+
+    def predictions_and_targets(self, output, arrays):
+        return output.asnumpy().reshape(-1, 1), arrays["likes"].reshape(-1, 1)
+
+    def groups(self, arrays):
+        return arrays["pair"][:, 0]  # whose candidates --metric ndcg and recall_at rank
 
 
 def forward(net, arrays):
     scores, likes = net(arrays["pair"]).reshape(-1), arrays["likes"]
     losses = scores.relu() - scores * likes + (1 + (-scores.abs()).exp()).log()
     return Outcome(losses, len(likes), {}, scores)
-
-
-class RankingQuality:
-    """The area under the ROC curve: how often a liking has a higher score than what is none."""
-
-    width = 0  # a state holds all scores: they differ in number
-
-    def state(self, output, arrays):
-        return np.stack([output.asnumpy(), arrays["likes"]], axis=1).ravel()
-
-    def finish(self, states):
-        scores, likes = np.concatenate(states).reshape(-1, 2).T
-        wrong, right = scores[likes == 0], np.sort(scores[likes == 1])
-        beaten = np.searchsorted(np.sort(wrong), right)
-        return {"auc": beaten.sum() / (len(wrong) * len(right))}

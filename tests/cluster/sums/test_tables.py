@@ -20,6 +20,7 @@ FLAGS = [
     *("--task", "examples.recommender:Liking", "--optimizer", "adam", "--lr", "0.02", "--weight-decay", "0"),
     *("--batch-size", "40", "--micro-batch", "10", "--epochs", "1", "--clip-norm", "0.5", "--threads", "1"),
     *("--checkpoint-steps", "5", "--lr-scale", "rows=0.5"),
+    *("--metric", "log_loss,calibration,ndcg:k=3,recall_at:k=3"),
 ]
 SERVERS = ["--kvstore", "dist_sync", "--update", "servers", "--start-timeout", "60"]
 
