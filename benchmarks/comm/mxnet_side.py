@@ -14,6 +14,7 @@ from mxtrain.cluster.worker_group import SINGLE_WORKER, Peer, SingleWorker, Work
 
 mx = runtime.load()
 from mxtrain.kvstore.trainers import local_trainer  # noqa: E402
+from mxtrain.kvstore.worker_sums import open_sums  # noqa: E402
 from mxtrain.optim.sums.exact_gradients import ExactAccumulator  # noqa: E402
 from mxtrain.optim.sums.gradients import GradientAccumulator  # noqa: E402
 from mxtrain.optim.sums.grid import Grid  # noqa: E402
@@ -42,9 +43,9 @@ def ours(
 ) -> tuple[Any, list[Any], Callable[[], None]]:
     """Return the reduction of a step of `fit`, with all that it does to gradients after the backward pass."""
     parameters, optimizer = ones(), mx.optimizer.create("sgd")
-    trainer = local_trainer.open_local(parameters, optimizer, store, [], 0, threshold, group)
-    assert trainer.gradient_buckets is not None
-    kv, gradients = trainer.gradient_buckets.kv, [parameter.grad() for parameter in parameters]
+    sums = open_sums(store, parameters, [], 0, threshold, group, is_rounded=False)
+    trainer = local_trainer.open_local(parameters, optimizer, store, sums)
+    kv, gradients = sums.devices[0].buckets.kv, [parameter.grad() for parameter in parameters]
     workers = Group(kv.rank, kv.num_workers)
     grid = Grid([gradient.size for gradient in gradients], kv.num_workers, is_single=True)
     grid.learn(np.ones(grid.ends[-1]))

@@ -40,7 +40,8 @@ class ReductionTimer:
         self.trainer_start, self.trainer_finish = trainer.start_reduce, trainer.finish_reduce
         trainer.start_reduce, trainer.finish_reduce = self.start_reduce, self.finish_reduce
         self.gradients = [p.list_grad()[0] for p in trainer.parameters if p.grad_req != "null"]
-        self.buckets = trainer.gradient_buckets.buckets if trainer.gradient_buckets else []
+        self.sets = [each.buckets for each in trainer.sums.devices] if trainer.sums else []
+        self.buckets = [bucket for each in self.sets for bucket in each.buckets]
 
     def start_reduce(self) -> None:
         from mxtrain.runtime import mx
@@ -80,7 +81,7 @@ class ReductionTimer:
         def wait() -> None:
             from mxtrain.kvstore.store import wait_for
 
-            wait_for(self.trainer.gradient_buckets.kv, bucket.key)
+            wait_for(self.sets[0].kv, bucket.key)
             bucket.flat.wait_to_read()
 
         return wait

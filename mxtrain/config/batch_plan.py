@@ -25,7 +25,7 @@ class BatchPlan:
     batch_size: int
     micro_batch: int
     num_micro_batches: int
-    num_devices: int  # of each worker
+    num_devices: int  # of each worker; those that hold a net together, by --stages, are one
     num_workers: int
     accumulate: int
 
@@ -92,6 +92,7 @@ def of_run(run: Run) -> BatchPlan:
     """Return the plan of a run; UsageError, with numbers that fit, where its flags contradict each other."""
     batch_size, micro_batch, accumulate = run.optim.batch_size, run.optim.micro_batch, run.optim.accumulate
     num_devices, num_workers = len(parse_devices(run.layout.devices)), run.layout.num_workers
+    num_devices = max(1, num_devices // run.layout.stages)
     num_replicas = num_devices * num_workers
     if not micro_batch:
         places = accumulate * num_replicas

@@ -31,32 +31,33 @@ def split(graph: Graph, shapes: Shapes, data: str) -> list[Graph]:
     `data` is the name of the graph's input, which some segments may have as a variable too; `shapes` are those of the
     nodes' outputs.
     """
-    first = _place_of(graph, data)
+    first = place_of(graph, data)
     passages = passages_of(graph, first)
     ends = [passages[place - 1] for place in cuts(*sizes(graph, shapes, first, passages))]
     head, *_ = graph["heads"]
     return [
-        _between(graph, start, end)
+        between(graph, start, end)
         for start, end in zip([first, *ends], [*([each, 0, 0] for each in ends), head])
     ]
 
 
 def lowest_peak(graph: Graph, shapes: Shapes, data: str) -> int:
     """Return the memory that the segments need."""
-    first = _place_of(graph, data)
+    first = place_of(graph, data)
     computed, handed_on = sizes(graph, shapes, first, passages_of(graph, first))
     return peak(computed, handed_on, cuts(computed, handed_on))
 
 
 def inside_and_handed_on(graph: Graph, shapes: Shapes, data: str) -> list[tuple[int, int]]:
     """Return of each segment the bytes of all that it computes, and of what it passes to the next."""
-    first = _place_of(graph, data)
+    first = place_of(graph, data)
     computed, handed_on = sizes(graph, shapes, first, passages_of(graph, first))
     ends = [*cuts(computed, handed_on), len(computed)]
     return [(sum(computed[start:end]), handed_on[end - 1]) for start, end in zip([0, *ends], ends)]
 
 
-def _place_of(graph: Graph, data: str) -> int:
+def place_of(graph: Graph, data: str) -> int:
+    """Return the position of the node of this name."""
     return next(place for place, node in enumerate(graph["nodes"]) if node["name"] == data)
 
 
@@ -174,7 +175,7 @@ def peak(computed: Sequence[int], handed_on: Sequence[int], ends: Sequence[int])
     return sum(handed_on[end - 1] for end in ends) + max(inside)
 
 
-def _between(graph: Graph, start: int, head: Sequence[int]) -> Graph:
+def between(graph: Graph, start: int, head: Sequence[int]) -> Graph:
     """Return the graph of the value `head` from that of the node at `start`, which becomes a variable."""
     needed, waiting = {start}, [head[0]]
     while waiting:

@@ -7,11 +7,11 @@ its trainer; so checkpoints need no pickle. Does not own the file (`checkpoint/d
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 from mxtrain.core.params_file import Arrays
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import NDArray, Optimizer, Trainer
+from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 
 # Attributes that a step sets anyway, or that the update counts stand for.
 RESTORED_OTHERWISE = ("lr", "rescale_grad", "num_update")
@@ -41,21 +41,23 @@ def _numbers(optimizer: Optimizer) -> dict[str, float]:
     }
 
 
-def of_trainer(trainer: Trainer) -> Arrays:
-    """Return a copy of every state array of a gluon Trainer's first device; all devices hold the same."""
+def of_updater(updater: Any) -> Arrays:
+    """Return a copy of every state array of an updater of MXNet's."""
     return {
         f"{index}.{place}": array.asnumpy()
-        for index, state in trainer._updaters[0].states.items()
+        for index, state in updater.states.items()
         for place, array in enumerate(state_arrays(state))
     }
 
 
-def load(trainer: Trainer, path: str, counts: dict[str, int]) -> None:
-    """Give a gluon Trainer the arrays of the file `path`, on every device, and the `counts` of `update_counts`."""
-    arrays = mx.nd.load(path)
-    optimizer = trainer._optimizer
-    for device, updater in enumerate(trainer._updaters):
-        for index, parameter in enumerate(trainer._params):
+def load(updaters: Sequence[Any], parameters: Sequence[Parameter], path: str, counts: dict[str, int]) -> None:
+    """Give updaters the arrays of the file `path`, and their optimizer the `counts` of `update_counts`.
+
+    Updater n moves each parameter's array n.
+    """
+    arrays, optimizer = mx.nd.load(path), updaters[0].optimizer
+    for device, updater in enumerate(updaters):
+        for index, parameter in enumerate(parameters):
             if str(index) not in counts:
                 continue
             weight = parameter.list_data()[device]
@@ -65,16 +67,23 @@ def load(trainer: Trainer, path: str, counts: dict[str, int]) -> None:
             updater.states[index] = state
             updater.states_synced[index] = True
     restored = {int(index): count for index, count in counts.items()}
-    for context in {weight.context.device_id for weight in trainer._params[0].list_data()}:
+    devices = {weight.context.device_id for parameter in parameters for weight in parameter.list_data()}
+    for context in devices:
         optimizer._all_index_update_counts[context] = dict(restored)
     optimizer.num_update = max(restored.values(), default=0)
 
 
-def update_counts(trainer: Trainer) -> dict[str, int]:
-    """Return how often each parameter has been updated, which Adam's bias correction depends on."""
-    device = trainer._params[0].list_data()[0].context.device_id
-    trainer._optimizer._set_current_context(device)
-    return {str(index): count for index, count in trainer._optimizer._index_update_count.items()}
+def update_counts(optimizer: Optimizer, parameters: Sequence[Parameter]) -> dict[str, int]:
+    """Return how often each parameter has been updated, which Adam's bias correction depends on.
+
+    Each is counted on its first device.
+    """
+    counts = optimizer._all_index_update_counts
+    of_parameters = {
+        index: counts.get(each.list_data()[0].context.device_id, {}).get(index)
+        for index, each in enumerate(parameters)
+    }
+    return {str(index): count for index, count in of_parameters.items() if count is not None}
 
 
 def state_arrays(state: Any) -> list[NDArray]:

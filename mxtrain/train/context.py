@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Iterator, Mapping, Sequence
 import numpy as np
 
 from mxtrain.checkpoint.directory import AVERAGE, AVERAGES, MASKS
-from mxtrain.cluster.worker_group import WorkerGroup, step_group
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, step_group
 from mxtrain.config import Run, exact_sums
 from mxtrain.config.checks import store_checks
 from mxtrain.config.components import stores
@@ -24,6 +24,7 @@ from mxtrain.kvstore.trainers.tables_trainer import TablesTrainer
 from mxtrain.kvstore.trainers.trainer import StepTrainer, open_trainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.models.parameters import running_statistics, weights
+from mxtrain.models.stages import StagedNet
 from mxtrain.optim import average_plan, layer_rates, optimizers, weight_masks
 from mxtrain.optim.average import WeightAverage
 from mxtrain.optim.companion import Companion
@@ -38,6 +39,7 @@ from mxtrain.tasks.task import Forward, Task
 from mxtrain.train.job import TrainingJob
 from mxtrain.train.net import build_net, distillation
 from mxtrain.train.net.build_net import BuiltNet
+from mxtrain.train.staged import placement
 from mxtrain.train.tables.open_tables import open_tables
 from mxtrain.train.tables.step_tables import StepTables
 from mxtrain.train.telemetry.seen_samples import SeenSamples
@@ -121,6 +123,10 @@ def build_context(job: TrainingJob, is_trial: bool = False) -> TrainContext:
     widths = None if job.checkpoint is None else job.checkpoint.widths
     built = build_net.build_to_train(task, devices, widths)
     net = built.net
+    if isinstance(net, StagedNet):
+        shape = (job.plan.batch.micro_batch, *task.contract().inputs[0])
+        placement.place(net, devices, shape, SINGLE_WORKER if is_trial else group)
+        devices = devices[-1:]  # that of the answer
     companions = _companions(job, net)
     trained = parameters_of(run, net)
     optimizer = optimizers.build(optim, task.objects)

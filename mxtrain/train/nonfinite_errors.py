@@ -111,14 +111,14 @@ def spoilt_weights(context: TrainContext, state: TrainState) -> Diverged:
     """Return the error for a run whose last update left weights that are not finite, with the first such layer."""
     if isinstance(context.net, HeldNet):
         return _of_held(context, state, "weights are not finite, or longer than 1.8e19", None)
-    device, named = context.devices[0], list(blocks(remat.unwrapped(context.net), ""))
-    lost = [(name, block) for name, block in named if not all(map(is_finite, own_arrays(block, device)))]
+    named = list(blocks(remat.unwrapped(context.net), ""))
+    lost = [(name, block) for name, block in named if not all(map(is_finite, own_arrays(block)))]
     if lost:
-        layer, what = layer_text(BlockOutput(*lost[0], [], []), device), "not finite"
+        layer, what = layer_text(BlockOutput(*lost[0], [], [])), "not finite"
     else:
-        name, block = max(named, key=lambda each: max(map(largest, own_arrays(each[1], device)), default=0.0))
-        top = max(map(largest, own_arrays(block, device)))
-        layer = f"{layer_text(BlockOutput(name, block, [], []), device)}, which reaches {top:.2g}"
+        name, block = max(named, key=lambda each: max(map(largest, own_arrays(each[1])), default=0.0))
+        top = max(map(largest, own_arrays(block)))
+        layer = f"{layer_text(BlockOutput(name, block, [], []))}, which reaches {top:.2g}"
         what = "longer than 1.8e19, whose square float32 does not hold"
     path = _write(context, state, NonFiniteOrigin(layer, "update", []), None)
     return Diverged(

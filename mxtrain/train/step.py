@@ -71,12 +71,14 @@ def train_step(
                 context.tables.begin(device)
             running.before_batch(device)
             is_timed = context.clock.is_sampling and batch is wave[-1][0]
-            compute = functools.partial(_compute, context, batch, device, step, scale.scale, is_timed)
+            compute = functools.partial(
+                compute_micro_batch, context, batch, device, step, scale.scale, is_timed
+            )
             computed[batch.request.position] = first_pass.computed(context, device, running, compute)
         if context.tables is not None:
             context.tables.ask(batches.peek(len(context.devices)), is_next_step=is_last)
         if is_last:
-            first_device = _start_reduce(context, gradients)
+            first_device = start_reduce(context, gradients)
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
         # unseen by the engine: both are ours again only when everything has run.
         mx.nd.waitall()
@@ -90,7 +92,7 @@ def train_step(
             context.clock.lap("backward")
 
     # Reduce over devices and workers
-    rows, statistics = _reduce(context, gradients, running, computed)
+    rows, statistics = reduce_step(context, gradients, running, computed)
     context.clock.lap("synchronize")
     reduced = Reduced(rows, statistics, first_device)
     return finish_step(context, gradients, running, reduced, step, rate, scale)
@@ -134,7 +136,7 @@ def _waves(
             return
 
 
-def _compute(
+def compute_micro_batch(
     context: TrainContext, batch: Batch, device: Device, step: int, scale: float, is_timed: bool
 ) -> StepRow:
     """Run forward and backward on a micro-batch, and return its row."""
@@ -189,7 +191,7 @@ class InputGradients:
         return self.block(*inputs)
 
 
-def _start_reduce(context: TrainContext, gradients: GradientAccumulator) -> list[NDArray]:
+def start_reduce(context: TrainContext, gradients: GradientAccumulator) -> list[NDArray]:
     """Start the sums over devices and workers, each as soon as the backward pass has its gradient; wait for that pass.
 
     Return the first device's gradients.
@@ -208,7 +210,7 @@ def _start_reduce(context: TrainContext, gradients: GradientAccumulator) -> list
     return first_device
 
 
-def _reduce(
+def reduce_step(
     context: TrainContext,
     gradients: GradientAccumulator,
     running: StepStatistics,

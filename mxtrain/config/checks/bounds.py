@@ -9,7 +9,7 @@ within its range too: of rates with schedules and optimizers, and of clipping wi
 from __future__ import annotations
 
 from mxtrain import config
-from mxtrain.config import Run
+from mxtrain.config import Run, batch_plan
 from mxtrain.config.flags.arguments import LARGEST_SEED
 from mxtrain.config.values import sizes
 from mxtrain.core.errors import UsageError
@@ -40,6 +40,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "window": (1, 1 << 20),
     "num_workers": (1, MOST_PROCESSES),
     "num_servers": (1, MOST_PROCESSES),
+    "stages": (1, batch_plan.MAX_DEVICES),
     "min_workers": (0, MOST_PROCESSES),
     "start_timeout": (1, WEEK_SECONDS),
     "silence_timeout": (1, WEEK_SECONDS),

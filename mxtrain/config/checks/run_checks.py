@@ -12,7 +12,15 @@ import tempfile
 from pathlib import Path
 
 from mxtrain.config import Data, Output, Run, batch_plan, program_objects, schema
-from mxtrain.config.checks import bounds, head_checks, hold_checks, loss_checks, shrink_checks, store_checks
+from mxtrain.config.checks import (
+    bounds,
+    head_checks,
+    hold_checks,
+    loss_checks,
+    shrink_checks,
+    stage_checks,
+    store_checks,
+)
 from mxtrain.config.components import (
     augmentations,
     choices,
@@ -65,6 +73,7 @@ def check_description(run: Run, objects: ProgramObjects = NO_OBJECTS) -> None:
     head_checks.check(run)
     shrink_checks.check(run)
     hold_checks.check(run)
+    stage_checks.check(run)
     _check_names(run)
     _check_loading(run)
     if run.output.profile:

@@ -25,6 +25,11 @@ class Layout:
         "what of the net a worker holds: all | layers (those that it computes now, as --remat cuts it; weights and the "
         "optimizer are with their owners)",
     )
+    stages: int = flag(
+        1,
+        "as many devices hold a part of the net each, and micro-batches go through them one after the other; 1: each "
+        "device holds all of it",
+    )
     store_dir: str = flag(
         "",
         "owners of weights (--update servers, or with --hold layers alone this process) keep all of it in files of "

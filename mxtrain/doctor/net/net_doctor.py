@@ -17,7 +17,7 @@ STEPS, SHARES = 200, (1.0, 0.1, 0.01)  # of --lr, until one of them learns the b
 MOST_NAMES = 5
 # What keeps a loss from zero, or a gradient from being that of the loss.
 PLAIN = {
-    **{"amp": "off", "remat": False, "hold": "all"},
+    **{"amp": "off", "remat": False, "hold": "all", "stages": 1},
     **{"ema": 0.0, "mixup": 0.0, "cutmix": 0.0, "label_smoothing": 0.0},
     **{"weight_decay": 0.0, "teacher": "", "clip_norm": 0.0, "clip_value": 0.0},
     **{"kvstore": "device", "num_workers": 1, "min_workers": 0, "compress": "none", "accumulate": 0},

@@ -14,9 +14,9 @@ from mxtrain.doctor.run.compute_rate import copies
 from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.train.context import build_context
+from mxtrain.train.held import choice
 from mxtrain.train.input_pipeline import open_pipeline
 from mxtrain.train.job import TrainingJob
-from mxtrain.train.step import train_step
 
 LEARNT = 0.1  # of the first loss that may be left
 
@@ -36,7 +36,7 @@ def measure(job: TrainingJob, rate: float, num_steps: int, seconds: float) -> di
         batch = list(pipeline.batches(0))
     started = time.monotonic()
     while len(losses) < num_steps and (len(losses) < 2 or time.monotonic() - started < seconds):
-        result = train_step(context, copies(batch), lambda each: None, len(losses), rate, scale)
+        result = choice.step_of(context)(context, copies(batch), lambda each: None, len(losses), rate, scale)
         scale = result.scale
         if not math.isfinite(result.loss):
             break

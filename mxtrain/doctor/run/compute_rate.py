@@ -19,10 +19,10 @@ from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext, build_context
+from mxtrain.train.held import choice
 from mxtrain.train.input_pipeline import InputPipeline, StepBatches, open_pipeline
 from mxtrain.train.job import TrainingJob
 from mxtrain.train.net.to_device import to_device
-from mxtrain.train.step import train_step
 
 MANY_STEPS = 10**9
 WARM_UP_STEPS = 2  # which make graphs, and the optimizer's state
@@ -68,7 +68,9 @@ class Stepper:
         self.step = 0
 
     def __call__(self, batches: Any, release: Callable[[Any], None]) -> int:
-        result = train_step(self._context, batches, release, self.step, self._rate, self._scale)
+        result = choice.step_of(self._context)(
+            self._context, batches, release, self.step, self._rate, self._scale
+        )
         self.step, self._scale = self.step + 1, result.scale
         return result.num_samples
 

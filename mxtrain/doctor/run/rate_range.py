@@ -13,9 +13,9 @@ from typing import Any
 from mxtrain.doctor.run import rate_choice
 from mxtrain.optim import precision
 from mxtrain.train.context import build_context
+from mxtrain.train.held import choice
 from mxtrain.train.input_pipeline import open_pipeline
 from mxtrain.train.job import TrainingJob
-from mxtrain.train.step import train_step
 
 
 def measure(job: TrainingJob, num_steps: int) -> dict[str, Any]:
@@ -26,7 +26,9 @@ def measure(job: TrainingJob, num_steps: int) -> dict[str, Any]:
     losses: list[float] = []
     with open_pipeline(job, range(num_steps)) as pipeline:
         for step, rate in enumerate(rates):
-            result = train_step(context, pipeline.batches(step), pipeline.release, step, rate, scale)
+            result = choice.step_of(context)(
+                context, pipeline.batches(step), pipeline.release, step, rate, scale
+            )
             scale = result.scale
             losses.append(result.loss)
             if not math.isfinite(result.loss) or rate_choice.has_diverged(losses):

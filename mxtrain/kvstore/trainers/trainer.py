@@ -1,7 +1,8 @@
 """The seam between a training step and the store behind it.
 
-Owns the interface of a trainer and the choice of one. `local_trainer.py` updates on the workers, `remote_trainer.py`
-on ps-lite's servers, `owners_trainer.py` where the weights have owners; how a step uses a trainer is `train/step.py`'s.
+Owns the interface of a trainer and the choice of one. `local_trainer.py` updates on the workers, `stages_trainer.py`
+too, where layers lie on several devices, `remote_trainer.py` on ps-lite's servers, `owners_trainer.py` where the
+weights have owners; how a step uses a trainer is `train/step.py`'s.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from mxtrain.kvstore.owners.owner import Owners
 from mxtrain.kvstore.trainers import local_trainer
 from mxtrain.kvstore.trainers.owners_trainer import OwnersTrainer
 from mxtrain.kvstore.trainers.remote_trainer import RemoteTrainer
+from mxtrain.kvstore.trainers.stages_trainer import StagesTrainer
+from mxtrain.kvstore.worker_sums import open_sums
 from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.optim.update import Update
@@ -123,6 +126,9 @@ def open_trainer(
         return OwnersTrainer(parameters, owners, group, grid)
     if stores.is_async(kvstore) or (stores.has_servers(kvstore) and sparse_rows.trained_tables(parameters)):
         return RemoteTrainer(parameters, optimizer, kvstore, group)
-    return local_trainer.open_local(
-        parameters, optimizer, kvstore, statistics, num_rows, threshold, group, is_rounded
-    )
+    sums = None
+    if stores.is_cluster(kvstore):
+        sums = open_sums(kvstore, parameters, statistics, num_rows, threshold, group, is_rounded)
+    if len({each.list_data()[0].context for each in parameters}) > 1:
+        return StagesTrainer(parameters, optimizer, sums)
+    return local_trainer.open_local(parameters, optimizer, kvstore, sums)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -99,6 +99,7 @@ def average(net: Block, counter: SampleCounter, group: WorkerGroup) -> None:
 class StepStatistics:
     """The running statistics of one step: each micro-batch starts from the same ones, and `apply` takes the mean.
 
+    There is a context for each copy of the net: where the layers of one lie on several, that of its answer.
     `num_micro_batches` and `batch_size` are those of a whole step, over its `num_workers` workers.
     """
 
@@ -111,11 +112,14 @@ class StepStatistics:
         batch_size: int,
         num_workers: int,
     ):
-        self.contexts, self.counter = contexts, counter
+        self.contexts, self.counter = list(contexts), counter
         self.parameters = parameters(net)
         # One micro-batch on one device leaves its own mean there.
         self.is_single_batch = num_micro_batches == 1 and len(contexts) == 1 and num_workers == 1
-        self.start = {c: [p.data(c).copy() for p in self.parameters] for c in self.contexts}
+        self.start = {
+            context: [each.list_data()[number].copy() for each in self.parameters]
+            for number, context in enumerate(contexts)
+        }
         # The engine does not see the writes of a static graph, so no copy may be pending when one runs.
         mx.nd.waitall()
         self.moved: set[Any] = set()
@@ -136,8 +140,24 @@ class StepStatistics:
             return
         left = np.empty(self.rows.shape[1], np.float32)
         for parameter, part in self.split_row(left):
-            part[:] = parameter.data(context).asnumpy()
+            part[:] = self._on(parameter, context).asnumpy()
         self.note(left, position, num_samples)
+
+    def lent(self, context: Device) -> dict[str, NDArray]:
+        """Return arrays for one micro-batch alone to move, by the names of the parameters in whose place they are.
+
+        None where there is but one. `take_back` them once it has been computed.
+        """
+        if self.is_single_batch:
+            return {}
+        return {each.name: start.copy() for each, start in zip(self.parameters, self.start[context])}
+
+    def take_back(self, lent: Mapping[str, NDArray], position: int, num_samples: int) -> None:
+        """Note the statistics that a micro-batch has left in what was lent to it."""
+        if lent:
+            self.note(
+                np.concatenate([each.asnumpy().ravel() for each in lent.values()]), position, num_samples
+            )
 
     def note(self, left: Array, position: int, num_samples: int) -> None:
         """Note the statistics that a micro-batch has left, all in a row."""
@@ -167,8 +187,8 @@ class StepStatistics:
             else:
                 mean = in_order(sums * num_samples[:, np.newaxis]) / num_samples.sum()
             for parameter, part in self.split_row(mean.astype(np.float32)):
-                for context in self.contexts:
-                    parameter.data(context)[:] = part
+                for data in parameter.list_data():
+                    data[:] = part
 
     def restore(self) -> None:
         """Restore the statistics of the step's start: those of a step that is not applied may not be finite."""
@@ -177,7 +197,11 @@ class StepStatistics:
 
     def _set(self, context: Device, values: list[NDArray]) -> None:
         for parameter, value in zip(self.parameters, values):
-            parameter.data(context)[:] = value
+            self._on(parameter, context)[:] = value
+
+    def _on(self, parameter: Parameter, context: Device) -> NDArray:
+        """Return the parameter of the copy of the net that answers on this context."""
+        return parameter.list_data()[self.contexts.index(context)]
 
     def split_row(self, row: Array) -> Iterator[tuple[Parameter, Array]]:
         """Yield each parameter with its part of a row, in the parameter's shape."""

@@ -24,7 +24,8 @@ class ExactAccumulator(GradientAccumulator):
     """Sums the gradients of all devices, which are CPUs of this process, to the same totals.
 
     The step's first micro-batch is computed by worker 0 on its first device, however many there are. A worker without
-    a micro-batch adds zeros.
+    a micro-batch adds zeros. `has_views` says that gradients are parts of flat arrays; left out, that they are where
+    one device's travel to other workers.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class ExactAccumulator(GradientAccumulator):
         grid: Grid,
         loss_scale: float,
         group: WorkerGroup = SINGLE_WORKER,
+        has_views: bool | None = None,
     ):
         super().__init__(parameters, devices)
         self.grid, self.group = grid, group
@@ -41,7 +43,8 @@ class ExactAccumulator(GradientAccumulator):
         self.learns = grid.exponents is None
         # Gradients that travel are views of their buckets and stay where they are; others oneDNN moves as it likes. To
         # learn a grid, and to add what several devices compute, takes all of a gradient.
-        has_views = group.world_size > 1 and len(devices) == 1
+        if has_views is None:
+            has_views = group.world_size > 1 and len(devices) == 1
         self.waits = self.learns or not has_views or native.new_addition is None
 
     def before_backward(self, device: Device) -> None:
@@ -63,9 +66,9 @@ class ExactAccumulator(GradientAccumulator):
             if device in self.sums:
                 self._add(self._last(device))
         self._add(first, is_last=True)
-        for device in others:
-            for parameter in self.parameters:
-                parameter.grad(device)[:] = 0
+        for parameter in self.parameters:
+            for gradient in parameter.list_grad()[1:]:
+                gradient[:] = 0
         self._set_fresh(True)
         return first
 
@@ -77,7 +80,7 @@ class ExactAccumulator(GradientAccumulator):
 
     def end_step(self, is_applied: bool, maxima: Array | None = None) -> None:
         if maxima is None:
-            self.grid.end_step([memory(each.grad(self.devices[0])) for each in self.parameters], is_applied)
+            self.grid.end_step(list(map(memory, self.first_gradients())), is_applied)
         else:
             self.grid.follow(maxima, is_applied)
 

@@ -19,6 +19,8 @@ class GradientAccumulator:
 
     `grad_req='add'` would do it, but silently gives zeros under AMP. A parameter that a backward pass does not reach
     keeps its old gradient in MXNet: here it counts as zero, and so does a device without work.
+
+    There is a device for each copy of the net: where the layers of one lie on several, that of its answer.
     """
 
     def __init__(self, parameters: Sequence[Parameter], devices: Sequence[Device]):
@@ -45,7 +47,11 @@ class GradientAccumulator:
             for total, gradient in zip(self.sums.get(device, []), gradients):
                 gradient += total
         self._set_fresh(True)
-        return [parameter.grad(self.devices[0]) for parameter in self.parameters]
+        return self.first_gradients()
+
+    def first_gradients(self) -> list[NDArray]:
+        """Return the gradient arrays of the first device."""
+        return [parameter.list_grad()[0] for parameter in self.parameters]
 
     def end_step(self, is_applied: bool, maxima: Array | None = None) -> None:
         """Note whether the step's sums are applied, before they change.
@@ -55,9 +61,9 @@ class GradientAccumulator:
 
     def _last(self, device: Device) -> list[NDArray]:
         """Return the gradients of the last backward pass there, zero where it did not reach."""
-        gradients = []
+        gradients, number = [], self.devices.index(device)
         for parameter in self.parameters:
-            data, gradient = parameter.data(device), parameter.grad(device)
+            data, gradient = parameter.list_data()[number], parameter.list_grad()[number]
             if not data._fresh_grad:
                 sparse_rows.set_zero(gradient)
             data._fresh_grad = False
@@ -65,9 +71,9 @@ class GradientAccumulator:
         return gradients
 
     def _set_fresh(self, fresh: bool) -> None:
-        for device in self.devices:
-            for parameter in self.parameters:
-                parameter.data(device)._fresh_grad = fresh
+        for parameter in self.parameters:
+            for data in parameter.list_data():
+                data._fresh_grad = fresh
 
 
 def compute_gradient_in(view: NDArray, parameter: Parameter) -> None:

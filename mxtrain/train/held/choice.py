@@ -1,15 +1,19 @@
-"""The one place that tells how a run is trained: by a net that is here as a whole, or one segment at a time."""
+"""The one place that tells how a run is trained: by a net that is here as a whole, by one that lies on several
+devices, or one segment at a time.
+"""
 
 from __future__ import annotations
 
 from typing import Callable
 
 from mxtrain.config.components.choices import HOLD_LAYERS
+from mxtrain.models.stages import StagedNet
 from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.held.context import held_context
 from mxtrain.train.held.held_net import HeldNet
 from mxtrain.train.held.step import held_step
 from mxtrain.train.job import TrainingJob
+from mxtrain.train.staged.step import staged_step
 from mxtrain.train.step import train_step
 from mxtrain.train.step_end import StepResult
 
@@ -21,6 +25,8 @@ def context_of(job: TrainingJob) -> TrainContext:
 
 def step_of(context: TrainContext) -> Callable[..., StepResult]:
     """Return the training step of a context."""
+    if isinstance(context.net, StagedNet):
+        return staged_step
     return held_step if is_held(context) else train_step
 
 

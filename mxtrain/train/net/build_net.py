@@ -19,7 +19,7 @@ from mxtrain.config import Run, batch_plan, program_objects
 from mxtrain.config.components.choices import HOLD_ALL, HOLD_LAYERS
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.models import remat
+from mxtrain.models import remat, stages
 from mxtrain.models.autocast.autocast import Forecast
 from mxtrain.models.nets import zoo
 from mxtrain.models.nets.table import tables_of
@@ -93,13 +93,16 @@ def build_to_train(
     if model.zero_gamma:
         initializers.zero_gamma(net, name)
     init, seed = model.init if is_fresh else initializers.ZEROS, run.optim.seed
+    homes = devices if run.layout.stages == 1 else [mx.cpu()]  # parts go to their devices later
     with fast_init.in_less_time(net, init, seed):
-        initializers.initialize(net, init, devices, seed)
-        zoo.compile(net, name, devices, contract, narrowing, micro_batch, flag, bool(run.output.profile))
+        initializers.initialize(net, init, homes, seed)
+        zoo.compile(net, name, homes, contract, narrowing, micro_batch, flag, bool(run.output.profile))
     if is_fresh:
         _load_pretrained(net, model, untrained, thinned.cut)
     if model.remat or run.layout.hold == HOLD_LAYERS:  # which computes as --remat does, where that is tried
         net = remat.recompute(net, name, (micro_batch, *contract.inputs[0]))
+    if run.layout.stages > 1:
+        net = stages.in_parts(net, f"--stages {run.layout.stages}", name, (micro_batch, *contract.inputs[0]))
     if model.amp in ("bf16", "auto"):
         logger.info("%s", precision.summary(model.amp, device_type, narrowing))
     return BuiltNet(net, narrowing.forecast if narrowing else Forecast(), thinned.widths)
@@ -138,7 +141,7 @@ def load_trained(
     run = run or config.from_flat(state["config"])
     like = like or run
     model = model_in_use(run, like, devices[0])
-    layout = dataclasses.replace(like.layout, hold=HOLD_ALL)
+    layout = dataclasses.replace(like.layout, hold=HOLD_ALL, stages=1)
     like = dataclasses.replace(like, model=model, layout=layout)
     task = tasks.of_description(like, description_of(state), objects)
     net = build_to_train(task, devices, checkpoint.widths).net

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Iterable, Mapping, Sequence
 import numpy as np
 
 from mxtrain.config import Run, exact_sums
-from mxtrain.config.batch_plan import BatchPlan
+from mxtrain.config.batch_plan import BatchPlan, parse_devices
 from mxtrain.config.components import stores
 from mxtrain.kvstore import buckets
 from mxtrain.models import segments
@@ -93,13 +93,15 @@ def trained_of(net: Block) -> list[Parameter]:
 def processes_of(run: Run, batch: BatchPlan, trained: Sequence[Parameter]) -> Processes:
     """Return the processes of a job of `run`, whose net has these trained parameters."""
     layout, is_cluster = run.layout, stores.is_cluster(run.layout.kvstore)
+    devices = len(parse_devices(layout.devices))
+    batch = dataclasses.replace(batch, num_devices=devices // layout.stages)
     types = {each.name: np.dtype(each.dtype).name for each in trained}
     tables = [each.name for each in trained if each._grad_stype != "default"]
     others = {name: dtype for name, dtype in types.items() if dtype != "float32"}
     return Processes(
         workers=batch.num_workers if is_cluster else 1,
         servers=stores.num_servers(layout.kvstore, layout.num_servers),
-        devices=batch.num_devices,
+        devices=devices,
         micro_batches=len(batch.positions(batch.num_micro_batches, 0)),
         is_exact=exact_sums.has_sums(run) and exact_sums.reason_against(run, tables, others) is None,
         are_gpus=exact_sums.is_on_gpus(run),

@@ -54,7 +54,7 @@ def find_origin(context: TrainContext, batch: Batch, step: int, scale: float) ->
     for output in outputs:
         for array in output.arrays:
             if not is_finite(array):
-                return NonFiniteOrigin(layer_text(output, device), "forward", _bad_rows(array, size))
+                return NonFiniteOrigin(layer_text(output), "forward", _bad_rows(array, size))
     if not is_finite(loss):
         return NonFiniteOrigin("the loss", "forward", _bad_rows(scaled, size))
     return _find_origin_backward(context, scaled, outputs, size)
@@ -70,7 +70,7 @@ def find_origin_in_evaluation(context: TrainContext, batch: Batch) -> NonFiniteO
         if bad:
             origins.append(
                 NonFiniteOrigin(
-                    layer_text(BlockOutput(name, block, [], []), device), "forward", _bad_rows(bad[0], size)
+                    layer_text(BlockOutput(name, block, [], [])), "forward", _bad_rows(bad[0], size)
                 )
             )
 
@@ -86,9 +86,8 @@ def _find_origin_backward(
     context: TrainContext, scaled: NDArray, outputs: list[BlockOutput], size: int
 ) -> NonFiniteOrigin | None:
     """Return the first block, from the loss backwards, whose gradients are not finite though those it got were."""
-    device = context.devices[0]
     arrays = [array for output in outputs for array in output.arrays]
-    arrays += [p.data(device) for p in context.net.collect_params().values() if p.grad_req != "null"]
+    arrays += [p.list_data()[0] for p in context.net.collect_params().values() if p.grad_req != "null"]
     for array in arrays:
         array._fresh_grad = False  # set by the step itself
     sums = {id(scaled): mx.nd.ones_like(scaled)}
@@ -103,7 +102,7 @@ def _find_origin_backward(
             array._fresh_grad = False
             gradient = _in_float32(array.grad)
             if not is_finite(gradient):
-                return NonFiniteOrigin(layer_text(output, device), "backward", _bad_rows(gradient, size))
+                return NonFiniteOrigin(layer_text(output), "backward", _bad_rows(gradient, size))
             # grad_req='add' would do it, but silently gives zeros under AMP.
             sums[id(array)] = gradient + sums[id(array)] if id(array) in sums else gradient.copy()
     return None
@@ -161,19 +160,19 @@ def blocks(block: Block, name: str) -> Iterator[tuple[str, Block]]:
         yield from blocks(child, f"{name}.{key}" if name else key)
 
 
-def layer_text(output: BlockOutput, device: Device) -> str:
+def layer_text(output: BlockOutput) -> str:
     """Return the name of the layer of an output, and which of its own parameters are not finite."""
     if output.block is None:
         return output.name
     own = output.block._reg_params.items()
-    broken = [name for name, parameter in own if not is_finite(parameter.data(device))]
+    broken = [name for name, parameter in own if not is_finite(parameter.list_data()[0])]
     because = f", whose {' and '.join(broken)} is not finite" if broken else ""
     return f"layer {output.name or 'of the whole net'} ({type(output.block).__name__}){because}"
 
 
-def own_arrays(block: Block, device: Device) -> list[NDArray]:
-    """Return the parameters that belong to this block and to none inside it, on one device."""
-    return [parameter.data(device) for parameter in block._reg_params.values()]
+def own_arrays(block: Block) -> list[NDArray]:
+    """Return the parameters that belong to this block and to none inside it, on their first device."""
+    return [parameter.list_data()[0] for parameter in block._reg_params.values()]
 
 
 def largest(array: NDArray) -> float:

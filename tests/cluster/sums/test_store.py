@@ -76,7 +76,8 @@ def sum_gradients(group: Any, folder: Path) -> None:
             right = twin.grad().asnumpy()
             errors = [np.abs(gradient.asnumpy() - right).max() for gradient in parameter.list_grad()]
             differences += [float(error / np.abs(right).max()) for error in errors]
-    gradients = trainer.gradient_buckets
+    assert trainer.sums is not None
+    gradients = trainer.sums.devices[0].buckets
     in_views = [parameter.grad(places[0]) is view for parameter, view in zip(parameters, gradients.views)]
     found = {
         "differences": differences,

@@ -11,7 +11,7 @@ import pytest
 
 from mxtrain.core.errors import UsageError
 from mxtrain.models.parameters import weights
-from mxtrain.optim import freeze, optimizer_state
+from mxtrain.optim import freeze
 from mxtrain.runtime import mx
 from tests.support.nets.training_steps import FLAGS, SIZE, arrays, context_of, train
 from tests.support.nets.user_net import plain
@@ -61,10 +61,10 @@ def test_a_run_with_frozen_parameters_resumes() -> None:
     """Optimizer state without the frozen parameters' goes to disk and back."""
     context, again = (context_of(f"{FLAGS} --freeze {BODY}") for _ in range(2))
     train(context, 2)
-    saved = optimizer_state.of_trainer(context.trainer)
+    saved = context.trainer.optimizer_state()[0]
     trained = [p for p in weights.named_parameters(context.net).values() if p.grad_req != "null"]
-    assert len(saved) == len(trained) == len(optimizer_state.update_counts(context.trainer))
-    assert not optimizer_state.of_trainer(again.trainer)
+    assert len(saved) == len(trained) == len(context.trainer.optimizer_state()[1])
+    assert not again.trainer.optimizer_state()[0]
 
 
 def bringing(num_classes: int) -> Any:

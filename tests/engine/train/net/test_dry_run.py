@@ -8,7 +8,6 @@ import pytest
 from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.models.parameters import weights
-from mxtrain.optim import optimizer_state
 from mxtrain.train.net import dry_run
 from tests.support.nets import training_steps
 from tests.support.nets.training_steps import CLASSES, SIZE, arrays, context_of, job_of, train
@@ -29,7 +28,7 @@ def test_the_memory_of_the_optimizer_is_what_it_takes(optimizer: str) -> None:
     flags = f"--optimizer {optimizer} --freeze 0.*,1.*"
     context = context_of(f"{FLAGS} {flags}")
     train(context, 1)
-    num_bytes = sum(array.nbytes for array in optimizer_state.of_trainer(context.trainer).values())
+    num_bytes = sum(array.nbytes for array in context.trainer.optimizer_state()[0].values())
     assert f"state of {optimizer} {num_bytes / 1e6:.1f} MB" in told_of(flags)[1][1]
 
 

@@ -1,0 +1,98 @@
+"""The trainer of a net whose layers lie on several devices (`--stages`), each parameter on one: updates on the workers.
+
+Gluon's Trainer wants all parameters on the same devices. This one has MXNet's updater move those of each device in
+turn; sums over workers are `worker_sums.py`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from mxtrain.core.params_file import Arrays
+from mxtrain.data.fields import Array
+from mxtrain.kvstore.worker_sums import WorkerSums
+from mxtrain.optim import optimizer_state, precision
+from mxtrain.optim.sums.gradients import compute_gradient_in
+from mxtrain.optim.sums.grid import Grid
+from mxtrain.optim.update import Update, unscale_and_clip
+from mxtrain.runtime import mx
+from mxtrain.runtime.types import Device, NDArray, Optimizer, Parameter
+
+
+class StagesTrainer:
+    """The trainer of these parameters; without `sums` there are no other workers.
+
+    Gradients are computed in flat arrays, so that they can be added while a backward pass still computes others.
+    """
+
+    is_remote = False
+    staleness: int | None = None  # all workers wait for each other, so no gradient is of older weights
+
+    def __init__(self, parameters: Sequence[Parameter], optimizer: Optimizer, sums: WorkerSums | None = None):
+        self.parameters, self._optimizer, self._sums = list(parameters), optimizer, sums
+        optimizer.param_dict = dict(enumerate(self.parameters))
+        self._updater = mx.optimizer.get_updater(optimizer)
+        self._trained = [each for each in self.parameters if each.grad_req != "null"]
+        self._of_devices: dict[Device, list[int]] = {}
+        for index, each in enumerate(self.parameters):
+            if each.grad_req != "null":
+                self._of_devices.setdefault(each.list_data()[0].context, []).append(index)
+        if sums is None:
+            for each in self._trained:
+                (gradient,) = each.list_grad()
+                flat = mx.nd.zeros((gradient.size,), ctx=gradient.context)
+                compute_gradient_in(flat.reshape(gradient.shape), each)
+
+    def start_reduce(self) -> None:
+        if self._sums is not None:
+            self._sums.start(self._gradients())
+
+    def finish_reduce(self, statistics: Sequence[NDArray] = ()) -> None:
+        if self._sums is not None:
+            self._sums.finish(self._gradients(), statistics)
+
+    def reduce_again(self, is_wide: Array, grid: Grid) -> None:
+        if self._sums is not None:
+            mx.nd.waitall()
+            self._sums.sum_again(is_wide, grid, self._gradients())
+
+    def gradient_norm(self, gradients: Sequence[NDArray]) -> float:
+        """Return the norm of the sums, which are the same on all workers."""
+        return precision.l2_norm(gradients)
+
+    def block_maxima(self) -> None:
+        """Return nothing: gradient arrays hold the sums."""
+
+    def show_sums(self) -> bool:
+        """Do nothing: they do."""
+        return True
+
+    def apply(self, update: Update) -> None:
+        unscale_and_clip(self._gradients(), update)
+        self._optimizer.set_learning_rate(update.rate)
+        self._optimizer.rescale_grad = update.factor
+        for indices in self._of_devices.values():
+            moved = [self.parameters[index] for index in indices]
+            gradients = [each.list_grad()[0] for each in moved]
+            self._updater(indices, gradients, [each.list_data()[0] for each in moved])
+
+    def skip_update(self) -> None:
+        if self._sums is not None:
+            self._sums.restore_residuals()
+
+    def synchronize(self) -> None:
+        """Do nothing: all workers have made the same updates."""
+
+    def drop_residuals(self) -> None:
+        if self._sums is not None:
+            self._sums.drop_residuals()
+
+    def optimizer_state(self) -> tuple[Arrays, dict[str, int]]:
+        counts = optimizer_state.update_counts(self._optimizer, self.parameters)
+        return optimizer_state.of_updater(self._updater), counts
+
+    def load_optimizer_state(self, path: str, counts: dict[str, int]) -> None:
+        optimizer_state.load([self._updater], self.parameters, path, counts)
+
+    def _gradients(self) -> list[NDArray]:
+        return [each.list_grad()[0] for each in self._trained]

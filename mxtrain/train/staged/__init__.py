@@ -1,0 +1,1 @@
+"""Training of a net whose layers lie on several devices (`--stages`)."""
