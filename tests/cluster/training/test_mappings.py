@@ -67,6 +67,9 @@ FAST_WITH_OWNERS = 11
 WITH_LAYERS = [
     number for number, row in enumerate(ROWS) if row["devices"] == "1" and row["average"] == "no_ema"
 ]
+# With --stages the devices of a worker are one after the other.
+WITH_STAGES = [number for number, row in enumerate(ROWS) if row["devices"] != "1"]
+FAST_WITH_STAGES = 11
 # Kernels that other machines have, and another number of threads: variables, flags, and rows that float32 computes.
 KERNELS = {
     "AVX2": ({"DNNL_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}, ""),
@@ -129,6 +132,26 @@ def test_layers_that_come_and_go_are_those_of_one_device_to_the_bit(
     row: dict[str, str], shapes: Path, tmp_path: Path, command: Command
 ) -> None:
     compare(row, shapes, tmp_path, command, "--threads 1", "--update servers --hold layers", "--remat")
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("row", parameters(WITH_STAGES, [FAST_WITH_STAGES]))
+def test_layers_on_several_devices_are_those_of_one_to_the_bit(
+    row: dict[str, str], shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    compare(row, shapes, tmp_path, command, "--threads 1", f"--stages {row['devices']}")
+
+
+@pytest.mark.slow  # the stores differ in who sums and who moves, and the row above has the one that is most used
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("row", parameters(WITH_STAGES, WITH_STAGES))
+@pytest.mark.parametrize("store", ["allreduce", "--update servers"])
+def test_so_they_are_in_other_stores(
+    row: dict[str, str], store: str, shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    row, update = ({**row, "servers": "0"}, "") if store == "allreduce" else (row, store)
+    if row["workers"] != "1" or update:
+        compare(row, shapes, tmp_path, command, "--threads 1", f"--stages {row['devices']} {update}")
 
 
 @pytest.mark.slow  # the rows above have this machine's best kernels

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mxtrain.core.errors import DIVERGED, DONE
 from tests.support.commands import Command
 from tests.support.runs import records
@@ -18,9 +20,12 @@ def steps(out: Path) -> list[dict[str, Any]]:
     return records(out, "train")
 
 
-def test_a_rate_beyond_measure(command: Command, shapes: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "way", ["", pytest.param("--stages 2 --devices cpu:0,1", marks=pytest.mark.slow)], ids=["one", "stages"]
+)
+def test_a_rate_beyond_measure(command: Command, shapes: Path, tmp_path: Path, way: str) -> None:
     """The first update spoils the weights, the next two steps are skipped."""
-    train = ["--train", shapes / "train.rec", "--out", tmp_path / "run"]
+    train = ["--train", shapes / "train.rec", "--out", tmp_path / "run", *way.split()]
     done = command("mxtrain.fit", *train, "--lr", "1e12", "--weight-decay", "1e6", *FLAGS)
     assert done.returncode == DIVERGED, done.stderr
     assert "Traceback" not in done.stderr
