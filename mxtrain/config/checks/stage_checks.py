@@ -27,6 +27,11 @@ def check(run: Run) -> None:
             "holds one part of the net at a time on one device; leave one of them out",
         ),
         (model.remat, "--remat", "computes parts again on one device; leave one of them out"),
+        (
+            model.head_chunk,
+            f"--head-chunk {model.head_chunk}",
+            "computes the head beside the net; leave one of them out",
+        ),
         (run.output.profile, f"--profile {run.output.profile}", "knows nets of one graph; leave it out"),
         (
             stores.is_async(layout.kvstore),

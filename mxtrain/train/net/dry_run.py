@@ -128,8 +128,11 @@ def _sums(run: Run, parameters: list[Parameter], num_devices: int, facts: NetByt
     computed = memory_plan.recomputed(facts) if is_cut else facts.computed
     numbers = sum(map(_numbers, parameters))
     yield f"{numbers:,} numbers in {len(parameters)} parameters, {sum(map(_numbers, trained)):,} of them trained"
+    holder = f"each device ({num_devices}) holds"
+    if run.layout.stages > 1:
+        holder = f"{run.layout.stages} devices hold, each of its layers,"
     yield (
-        f"each device ({num_devices}) holds weights {_mb(facts.weights)}, gradients {_mb(facts.trained)}, "
+        f"{holder} weights {_mb(facts.weights)}, gradients {_mb(facts.trained)}, "
         f"state of {run.optim.optimizer} {_mb(facts.state)}{averages}, and what it "
         f"computes{f' (about {_mb(computed)} a micro-batch)' if computed else ''}"
     )

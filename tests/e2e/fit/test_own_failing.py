@@ -45,4 +45,5 @@ def test_all_workers_hear_the_flag(shapes: Path, tmp_path: Path, command: Comman
     assert f"--loss {OWN}:Loss: {WORDS}" in done.stderr
     logs = [(tmp_path / "run" / "logs" / f"worker-{number}.log").read_text() for number in (0, 1)]
     assert any("Traceback" in log and "in fail" in log for log in logs)
-    assert all(f"--loss {OWN}:Loss: {WORDS}" in log.splitlines()[-1] for log in logs)
+    # Both may fail at the same moment: one ends as it hears of the other, in the middle of its own traceback.
+    assert all(f"--loss {OWN}:Loss: {WORDS}" in log for log in logs)

@@ -25,6 +25,7 @@ def run(**flags: Any) -> config.Run:
         ({"devices": "cpu:0,1,2,3"}, "--stages 2 with --devices cpu:0,1,2,3: .* of its own"),
         ({"hold": "layers"}, "--stages 2 with --hold layers: .* leave one of them out"),
         ({"remat": True}, "--stages 2 with --remat: .* leave one of them out"),
+        ({"head_chunk": 64}, "--stages 2 with --head-chunk 64: .* leave one of them out"),
         ({"profile": "5-6"}, "--stages 2 with --profile 5-6: .* leave it out"),
         ({"kvstore": "dist_async"}, "--stages 2 with --kvstore dist_async: .* dist_sync, allreduce"),
     ],
