@@ -39,4 +39,3 @@ def test_stages_and_one_device_are_one_run(tmp_path: Path, command: Command) -> 
     told = [command("mxtrain.evaluate", "--run", tmp_path / name, "--json") for name in ("stages", "one")]
     assert told[0].returncode == 0, told[0].stderr
     assert told[0].stdout.replace("/stages", "/one") == told[1].stdout
-
