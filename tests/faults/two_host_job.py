@@ -17,17 +17,25 @@ SECRET = "one of sixteen letters or more"
 
 
 class TwoHostJob:
-    """A job over two hosts: each role with a supervisor of its own, the second worker on the second host.
+    """A job of a kind of `KINDS` over two hosts: each role with a supervisor, the second worker on the second host.
 
-    It has one server, on the first host, or none.
+    It has one server, on the host at `server_place`, or none.
     """
 
-    def __init__(self, hosts: Sequence[NamespaceHost], folder: Path, *flags: str, num_servers: int = 1):
+    def __init__(
+        self,
+        hosts: Sequence[NamespaceHost],
+        folder: Path,
+        *flags: str,
+        num_servers: int = 1,
+        server_place: int = 0,
+        kind: str = "dist_sync",
+    ):
         self.out, self.traces, self._folder = folder / "run", Traces(folder), folder
         first, second = self.hosts = hosts[:2]
-        self._num_servers = num_servers
+        self._num_servers, self._kind = num_servers, kind
         places = {"scheduler": first, "worker-0": first, "worker-1": second}
-        places.update({"server": first} if num_servers else {})
+        places.update({"server": self.hosts[server_place]} if num_servers else {})
         self.port = free_port()
         root = f"{first.address}:{self.port}"
         self.processes = {name: self._start(host, name, root, flags) for name, host in places.items()}
@@ -39,7 +47,7 @@ class TwoHostJob:
         line = [sys.executable, "-m", "mxtrain.launch", role, "--root", root, "-n", "2"]
         line += ["-s", "1"] if self._num_servers else []
         line += ["--index", index] if index else []
-        line += ["--", "--out", str(self.out), *FLAGS, *cluster(2, self._num_servers), *flags]
+        line += ["--", "--out", str(self.out), *FLAGS, *cluster(2, self._num_servers, self._kind), *flags]
         with (self._folder / f"{name}.output").open("wb") as output:
             return subprocess.Popen(
                 host.inside(*line),
