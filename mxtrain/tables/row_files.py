@@ -149,6 +149,11 @@ class ShareFiles:
         return Header(self._arena.options, content, self._share, self._num_shares, *steps, columns)
 
 
+def has_rows(folder: Path, table: str) -> bool:
+    """Return whether a folder has rows of a table."""
+    return any(folder.glob(f"{_quoted(table)}.*-of-*.{ROWS}"))
+
+
 def shares_of(folder: Path, table: str, content: str = ROWS) -> list[list[RowFile]]:
     """Return the files of a table in a folder, share by share, in each the newest first.
 

@@ -40,6 +40,7 @@ from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from mxtrain.train.held import stored
 from mxtrain.train.held.trainer import HeldTrainer
+from mxtrain.train.tables import first_rows
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Parameter
@@ -170,6 +171,8 @@ def restore(context: TrainContext, checkpoint: Checkpoint | None) -> TrainState:
     """
     if checkpoint is None:
         model = context.run.model
+        if context.tables is not None:
+            first_rows.bring(context.tables, context.run, context.group)
         return TrainState(step=0, scale=precision.initial_loss_scale(model.amp, model.loss_scale))
     path, saved = checkpoint[:2]
     if isinstance(context.trainer, HeldTrainer):

@@ -91,6 +91,23 @@ def test_one_curve_for_all_mappings(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_rows_of_another_run_rest_where_they_are_frozen(
+    data: list[str], alone: Path, tmp_path: Path, command: Command
+) -> None:
+    """Weights move on beside them, to the same bits with servers and without."""
+    servers = [*SERVERS, "--num-workers", "2", "--num-servers", "2"]
+    more = ["--pretrained", str(newest(alone)), "--freeze", "rows", "--seed", "5", "--max-steps", "12"]
+    for out, mapping in ((tmp_path / "one", []), (tmp_path / "two", servers)):
+        done = command("mxtrain.fit", *FLAGS, *data, *more, *mapping, "--out", out)
+        assert done.returncode == 0, done.stderr
+        assert rows_of(out) == rows_of(alone)
+    assert_same_end(tmp_path / "two", tmp_path / "one")
+    weights = [(newest(out) / "weights.params").read_bytes() for out in (alone, tmp_path / "one")]
+    assert weights[0] != weights[1]
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_run_goes_on_with_other_servers_and_without_any(
     data: list[str], alone: Path, tmp_path: Path, command: Command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.models import Table
+from mxtrain.optim import precision
+from mxtrain.tables import row_files, row_format
+from mxtrain.train import state
 from mxtrain.train.context import TrainContext
 from mxtrain.train.net import dry_run
 from tests.support.nets.training_steps import (
@@ -20,6 +24,7 @@ from tests.support.nets.training_steps import (
     assert_equal,
     context_of_run,
     job_of,
+    save,
     train,
 )
 
@@ -138,3 +143,65 @@ def _with_table(num_classes: int, **options: Any) -> Any:
     from tests.support.nets.table_nets import WIDTH, Patches
 
     return Patches(Table("patches", WIDTH, scale=0.5, optimizer="adagrad", **options), num_classes)
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """The checkpoint of a run of three steps."""
+    context = context_of(f"--out {tmp_path}")
+    train(context, 3)
+    return save(context.run, context, state.TrainState(step=3, scale=precision.LossScale()))
+
+
+def begun(flags: str, net: str = NET) -> TrainContext:
+    context = context_of(flags, net)
+    state.restore(context, None)
+    return context
+
+
+def test_a_run_begins_with_the_rows_of_another_that_is_trained(trained: Path) -> None:
+    context, other = begun(f"--pretrained {trained} --seed 5"), begun("--seed 5")
+    expected = {row["id"]: row["row"].tolist() for each in _pieces(trained) for row in each}
+    assert len(expected) == share(context).arena.num_rows > 10
+    ids = np.array(sorted(expected))
+    assert share(context).rows(ids).tolist() == [expected[each] for each in ids]
+    others = np.setdiff1d(np.arange(2048), ids)
+    assert np.array_equal(share(context).rows(others), share(other).rows(others))  # by its own seed
+    before = rows(context)
+    train(context, 2)
+    assert not np.array_equal(rows(context), before)
+
+
+def test_frozen_rows_that_nothing_is_known_of_are_warned_of(
+    trained: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", "mxtrain.models.parameters.pretrained")
+    begun(f"--freeze patches --pretrained {trained}")
+    begun("")
+    assert not [each for each in caplog.records if "patches" in each.getMessage()]
+    begun("--freeze patches")
+    begun(f"--pretrained {trained / 'weights.params'}")
+    messages = [each.getMessage() for each in caplog.records if "patches" in each.getMessage()]
+    assert "patches keep their random initial values, because no --pretrained is given" in messages[0]
+    assert messages[1:] == [
+        f"--pretrained {trained / 'weights.params'}: has no rows of patches, which begin anew"
+    ]
+
+
+def test_rows_of_some_tables_only_are_refused(trained: Path) -> None:
+    with pytest.raises(
+        UsageError, match="has rows of table patches and none of others; give a run with both, or its"
+    ):
+        begun(f"--pretrained {trained}", f"{__name__}:two")
+
+
+def _pieces(folder: Path) -> Any:
+    ((row_file,),) = row_files.shares_of(folder, "patches")
+    return row_format.read(row_file)
+
+
+def two(num_classes: int) -> Any:
+    from tests.support.nets.table_nets import WIDTH, TwoTables
+
+    tables = [Table(name, WIDTH, scale=0.5, optimizer="adagrad") for name in ("patches", "others")]
+    return TwoTables(*tables, num_classes)
