@@ -273,7 +273,44 @@ function machines(run) {
       }),
     ),
   ]);
-  return section("machines", "Machines", null, found, workers(run));
+  return section("machines", "Machines", null, found, memory(run), workers(run));
+}
+
+function memory(run) {
+  const found = run.memory;
+  if (!found) return null;
+  const names = Object.keys(found.rows), mega = 2 ** 20;
+  const most = names.map(name => `${name} ${bytes(Object.values(found.rows[name]).reduce((a, b) => a + b, 0))}`);
+  const measured = found.measured === null ? "" : `; worker 0 held ${bytes(found.measured)} at most`;
+  const tints = colors("--series");
+  return el(
+    "div",
+    {class: "grid"},
+    figure(
+      "What memory is for, by arithmetic",
+      most.join(" · ") + measured,
+      () => ({
+        traces: found.kinds.map((kind, i) => ({
+          type: "bar",
+          orientation: "h",
+          y: names,
+          x: names.map(name => (found.rows[name][kind] || 0) / mega),
+          marker: {color: tints[i % tints.length]},
+          name: kind,
+          hovertemplate: "%{x:.4g} MiB",
+        })),
+        layout: layoutOf({title: "MiB"}, {automargin: true, autorange: "reversed"}, {barmode: "stack"}),
+      }),
+      {
+        wide: true,
+        height: Math.min(90 + 28 * names.length, 400),
+        below: legend(
+          found.kinds.map((kind, i) => [kind, tints[i % tints.length]]),
+          true,
+        ),
+      },
+    ),
+  );
 }
 
 function mean(values) {

@@ -138,6 +138,22 @@ def _of_host(host: str, records: list[Record], hours_since: float | None) -> dic
     }
 
 
+def memory_of(history: History) -> dict[str, Any] | None:
+    """Return the bytes of each process of the last attempt by kind, by arithmetic, and those of one as measured."""
+    epochs = history.of_kind("epoch")
+    planned = [each["memory_bytes"] for each in epochs if isinstance(each.get("memory_bytes"), dict)]
+    if not planned:
+        return None
+    rows = {
+        str(process): {str(kind): size for kind, size in kinds.items() if is_number(size)}
+        for process, kinds in planned[-1].items()
+        if isinstance(kinds, dict)
+    }
+    peaks = [each["peak_rss_bytes"] for each in epochs if is_number(each.get("peak_rss_bytes"))]
+    kinds = list(dict.fromkeys(kind for sizes in rows.values() for kind in sizes))
+    return {"kinds": kinds, "rows": rows, "measured": max(peaks, default=None)}
+
+
 def workers_of(history: History) -> dict[str, Any] | None:
     """Return what each worker's time went into, on average over the run, and who the others waited for."""
     records = [each for each in history.of_kind("workers") if isinstance(each.get("workers"), list)]

@@ -11,14 +11,13 @@ from mxtrain.config import Run
 from mxtrain.config.components import nets
 from mxtrain.config.components.choices import HOLD_LAYERS
 from mxtrain.core.system import machine
-from mxtrain.models import remat
 from mxtrain.models.nets.table import Table, tables_of
 from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim import layer_rates, schedules
 from mxtrain.optim.weight_decay import exempt_from_decay
-from mxtrain.train.context import TrainContext, build_context
+from mxtrain.train.context import build_context
 from mxtrain.train.job import TrainingJob
-from mxtrain.train.net import described, memory_plan, net_bytes, ways
+from mxtrain.train.net import described, memory_kinds, memory_plan, net_bytes, ways
 from mxtrain.train.net.memory_plan import NetBytes
 from mxtrain.train.net.net_bytes import num_bytes
 
@@ -58,23 +57,12 @@ def description(job: TrainingJob) -> Description:
             remark = f"this machine has {_mb(left)} left, which is too little: nothing was built"
             return Description(f"{lines}\n{remark}", _memory(job, known.net, facts, left))
     context = build_context(job, is_trial=True)
-    facts = _built(job, context)
+    facts = memory_kinds.of_built(context)
     return Description(_table(run, context.net, num_devices, facts), _memory(job, context.net, facts, left))
 
 
 def _weights(net: Block) -> int:
     return sum(map(num_bytes, net.collect_params().values()))
-
-
-def _built(job: TrainingJob, context: TrainContext) -> NetBytes:
-    """Return the bytes of a net that is built; without those of activations where it is no graph."""
-    net, graph = context.net, remat.graph_of(context.net)
-    known = net_bytes.with_optimizer(job.run, net, context.optimizer)
-    if graph is None:
-        return known
-    micro_batch, inputs = job.plan.batch.micro_batch, job.task.contract().inputs
-    shapes = {each.name: (micro_batch, *shape) for each, shape in zip(graph[0], inputs)}
-    return net_bytes.of_graph(known, net.collect_params().values(), graph[1], shapes)
 
 
 def _memory(job: TrainingJob, net: Block, facts: NetBytes, left: int) -> list[str]:

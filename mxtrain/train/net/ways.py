@@ -62,7 +62,7 @@ def planned(
 
     `processes_of` tells the processes of a run like this one with other flags.
     """
-    own = _planned(_way(_choices(run), "as it is"), net, processes_of(run))
+    own = planned_as_it_is(run, net, processes_of(run))
     others = []
     for flags in WAYS:
         other = _with_flags(run, flags, objects)
@@ -70,6 +70,11 @@ def planned(
             continue
         others.append(_planned(_way(flags, _as_typed(flags)), net, processes_of(other)))
     return own, [own, *others]
+
+
+def planned_as_it_is(run: Run, net: NetBytes, processes: Processes) -> PlannedWay:
+    """Return the way of `run`, which these processes compute."""
+    return _planned(_way(_choices(run), "as it is"), net, processes)
 
 
 def table(own: PlannedWay, ways: Sequence[PlannedWay], left: int) -> list[str]:

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from mxtrain.models.analysis import flops, peak_flops
+from mxtrain.models.stages import StagedNet
 from mxtrain.report.sinks.record import Record
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
+from mxtrain.train.net import memory_kinds
 from mxtrain.train.telemetry import system_metrics
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class _Epoch:
         self._context = context
         self._samples, self._seconds, self._seconds_of_attempt = 0, 0.0, 0.0
         self._flops_per_sample: dict[str, int] | None = None
+        self._kinds: dict[str, Any] | None = None
         self._peaks: dict[str, float] = {}
         self._num_peaks, self._seconds_of_peaks = 0, 0.0
 
@@ -75,6 +78,7 @@ class _Epoch:
             "samples": self._samples,
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
             **_unless_it_fails(self._memory_of_gpus),
+            **self._memory_by_kind(),
             **_loader_workers(loader),
             **self._arithmetic(),
         }
@@ -83,12 +87,21 @@ class _Epoch:
 
     def _memory_of_gpus(self) -> dict[str, Any]:
         """Return what the GPUs of this worker hold: MXNet keeps what it had at most."""
-        gpus = [device for device in self._context.devices if _is_gpu(device)]
+        net = self._context.net
+        devices = set(net.devices) if isinstance(net, StagedNet) else self._context.devices
+        gpus = [device for device in devices if _is_gpu(device)]
         if not gpus:
             return {}
         free_and_total = {each.device_id: mx.context.gpu_memory_info(each.device_id) for each in gpus}
         held = {f"gpu:{index}": total - free for index, (free, total) in free_and_total.items()}
         return {"peak_gpu_bytes": held}
+
+    def _memory_by_kind(self) -> dict[str, Any]:
+        """Return what the run's processes hold, by kind; told once an attempt."""
+        if self._kinds is not None:
+            return {}
+        self._kinds = _unless_it_fails(lambda: {"memory_bytes": memory_kinds.by_process(self._context)})
+        return self._kinds
 
     def _arithmetic(self) -> dict[str, float]:
         if self._flops_per_sample is None:

@@ -165,6 +165,7 @@ def _of_evaluation(
         **{"kind": "epoch", **when, "seconds": 10.0, "peak_rss_bytes": 2e9, "peak_gpu_bytes": {}},
         **{
             "loader_workers": 2,
+            "memory_bytes": {"worker 0": {"program": 2e8, "weights": 1e9}, "each server": {"weights": 5e8}},
             "flops_per_sample": 3e8,
             "flops_per_second": 2e10,
             "peak_flops_per_second": 9e10,

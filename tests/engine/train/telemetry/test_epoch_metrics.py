@@ -46,6 +46,10 @@ def test_an_epoch_tells_what_it_took(tmp_path: Path) -> None:
         assert each["peak_rss_bytes"] > 50 << 20 and each["loader_workers"] >= 1
         assert "peak_flops_per_second" not in each  # it would take more than 1% of these epochs
         assert "peak_gpu_bytes" not in each
+    weights = 4 * ((WIDTH + 1) * HIDDEN + (HIDDEN + 1) * CLASSES)
+    (kinds,) = [each["memory_bytes"] for each in epochs if "memory_bytes" in each]  # told once
+    assert list(kinds) == ["worker 0"] and kinds["worker 0"]["weights"] == weights
+    assert {"program", "gradients", "activations"} < kinds["worker 0"].keys()
 
 
 def test_looking_moves_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,8 @@ def test_a_run_with_all_records_has_every_section(tmp_path: Path) -> None:
         *("Processor", "Memory", "Disk", "Network", "GPU", "GPU memory")
     ]
     assert run["workers"]["slowest"] == 1 and run["workers"]["slow_in"] == "compute"
+    assert run["memory"]["kinds"] == ["program", "weights"] and run["memory"]["measured"] == 2e9
+    assert run["memory"]["rows"]["each server"] == {"weights": 5e8}
     assert run["classes"]["names"][0] == "dial" and run["classes"]["matrix"]["of"] == 5
     recalls = [row[3] for row in run["classes"]["rows"]]
     assert recalls == sorted(recalls)
@@ -105,7 +107,7 @@ def test_a_run_of_an_earlier_version_has_its_curves(state: str, name: str) -> No
     assert run["state"]["word"] == "not running"
     assert {"loss", "lr", "images_per_second"} <= {curve["name"] for curve in run["curves"]}
     assert run["axis"]["hours"][-1] > 0
-    missing = ("layers", "workers", "classes", "worst", "augmented")
+    missing = ("layers", "workers", "memory", "classes", "worst", "augmented")
     assert not any(run[name] for name in missing) and not run["hosts"] and not run["events"]
     html_page.as_json(run)
 
@@ -124,6 +126,7 @@ def test_a_run_without_a_record_is_empty(tmp_path: Path) -> None:
         {"kind": "event", "step": 1, "event": "start", "time": "late", "text": None},
         {"kind": "eval", "step": 1, "val_loss": None},
         {"kind": "layers", "step": 1, "gradients": {"a": None, "b": "x"}, "weights": 3},
+        {"kind": "epoch", "step": 1, "memory_bytes": {"worker 0": None, "each server": {"state": None}}},
         {"kind": "workers", "step": 1, "workers": [None, {"rank": 0}, {"rank": 1, "host": 5}]},
         {"kind": "system", "step": 1, "gpus": "none"},
         {"kind": "system", "step": 1, "time": 1.0, "gpus": [None, {"index": 0, "memory_bytes": None}]},
