@@ -117,7 +117,7 @@ MUTANTS = (
         "docs/distributed.md",
         "workers compute the bits of one process: each block's unit follows from the sum over all of them",
         "mxtrain/optim/sums/exact_gradients.py",
-        "self.grid.end_step([memory(each.grad(self.devices[0])) for each in self.parameters], is_applied)",
+        "self.grid.end_step(list(map(memory, self.first_gradients())), is_applied)",
         'self.grid.end_step([total.astype("float32") for total in self.grid.totals], is_applied)',
         ("tests/cluster/training/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
     ),

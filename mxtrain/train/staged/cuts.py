@@ -1,4 +1,4 @@
-"""Where to cut a net into stages, by the time and the bytes of its parts: plain numbers in, plain numbers out."""
+"""Cuts of a net into stages, by the time and the bytes of its parts: plain numbers in, plain numbers out."""
 
 from __future__ import annotations
 
