@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, Callable, Sequence
 
@@ -17,9 +18,12 @@ class Awaited:
 
     def __init__(self, share: TableShare, ids: Array):
         self._share, self._ids = share, ids
+        self.arrived: float | None = None
 
     def wait(self) -> Array:
-        return self._share.rows(self._ids)
+        rows = self._share.rows(self._ids)
+        self.arrived = time.monotonic()
+        return rows
 
 
 class LocalTables:

@@ -26,6 +26,11 @@ class RowGradients(NamedTuple):
 class RowPull(Protocol):
     """Rows on their way."""
 
+    @property
+    def arrived(self) -> float | None:
+        """When the rows were here, by the monotonic clock; None before."""
+        ...
+
     def wait(self) -> Array:
         """Return the rows, in the order of their ids; raises what kept them from coming."""
         ...

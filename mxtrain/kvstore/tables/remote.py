@@ -43,6 +43,14 @@ class RemoteRows:
         self._width, self.positions, self._answers = width, positions, answers
         # One for each server, where rows were asked for in advance.
         self.corrections: list[Future[Moved]] = []
+        self._arrivals: list[float] = []
+        for each in answers:
+            each.add_done_callback(lambda _: self._arrivals.append(time.monotonic()))
+
+    @property
+    def arrived(self) -> float | None:
+        """When the last answer was here; moved rows that came after it are few."""
+        return max(self._arrivals) if len(self._arrivals) == len(self._answers) else None
 
     def wait(self) -> Array:
         rows: Array = np.empty((sum(map(len, self.positions)), self._width), np.float32)

@@ -6,7 +6,9 @@ Owns when rows are asked for: those of a micro-batch to come while the one befor
 
 from __future__ import annotations
 
-from typing import Sequence
+import dataclasses
+import time
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
@@ -18,27 +20,54 @@ from mxtrain.optim.update import Update
 from mxtrain.runtime.types import Device
 
 
+class Ahead(NamedTuple):
+    """Rows that were asked for, and when."""
+
+    ids: Array
+    pull: RowPull
+    began: float
+
+
+@dataclasses.dataclass(frozen=True)
+class RowSeconds:
+    """The time in which rows travelled: while the net waited for them, and while it computed something else."""
+
+    waited: float = 0.0
+    hidden: float = 0.0
+
+    def __add__(self, other: RowSeconds) -> RowSeconds:
+        return RowSeconds(self.waited + other.waited, self.hidden + other.hidden)
+
+
 class TableRows:
     """The rows of one table, from its owners."""
 
     def __init__(self, owners: TableOwners, number: int):
         self._owners, self._number = owners, number
-        self._ahead: list[tuple[Array, RowPull]] = []  # asked for, for micro-batches of this step
-        self._next: list[tuple[Array, RowPull]] = []  # and of the one after it
+        self._ahead: list[Ahead] = []  # for micro-batches of this step
+        self._next: list[Ahead] = []  # and of the one after it
+        self.seconds = RowSeconds()
 
     def ask(self, ids: Array, is_next_step: bool) -> None:
         """Ask for the rows of a micro-batch to come, of this step or of the next one."""
-        unique = np.unique(ids)
+        unique, began = np.unique(ids), time.monotonic()
         if is_next_step:
-            self._next.append((unique, self._owners.prefetch(self._number, unique)))
+            self._next.append(Ahead(unique, self._owners.prefetch(self._number, unique), began))
         else:
-            self._ahead.append((unique, self._owners.pull(self._number, unique)))
+            self._ahead.append(Ahead(unique, self._owners.pull(self._number, unique), began))
 
     def rows(self, ids: Array) -> Array:
         """Return the rows of ids, ascending and each once."""
-        place = next((at for at, (known, _) in enumerate(self._ahead) if np.array_equal(known, ids)), None)
-        pull = self._owners.pull(self._number, ids) if place is None else self._ahead.pop(place)[1]
-        return pull.wait()
+        needed = time.monotonic()
+        ahead = next((each for each in self._ahead if np.array_equal(each.ids, ids)), None)
+        if ahead is None:
+            ahead = Ahead(ids, self._owners.pull(self._number, ids), needed)
+        self._ahead = [each for each in self._ahead if each is not ahead]
+        rows = ahead.pull.wait()
+        self.seconds += RowSeconds(
+            waited=time.monotonic() - needed, hidden=min(ahead.pull.arrived or needed, needed) - ahead.began
+        )
+        return rows
 
     def end_step(self) -> None:
         """Forget what was asked for in vain: the rows have moved."""
@@ -61,6 +90,13 @@ class StepTables:
                 ids = batch.arrays.get(table.field)
                 if ids is not None:
                     source.ask(np.asarray(ids, np.int64).reshape(-1), is_next_step)
+
+    def take_seconds(self) -> RowSeconds:
+        """Return in which time rows have travelled since the last call."""
+        found = sum((each.seconds for each in self.rows), RowSeconds())
+        for each in self.rows:
+            each.seconds = RowSeconds()
+        return found
 
     def begin(self, device: Device) -> None:
         """Forget what was looked up on a device before, of which no gradients are wanted."""

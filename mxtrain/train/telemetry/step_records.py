@@ -67,6 +67,9 @@ def _numbers(
         f"{task.unit}_per_second": result.num_samples * task.units_per_sample / times["seconds"],
         **times,
     }
+    if context.tables is not None:
+        rows = context.tables.take_seconds()
+        numbers.update(rows_wait_seconds=rows.waited, rows_hidden_seconds=rows.hidden)
     if result.staleness is not None:
         numbers.update(staleness=result.staleness)
     if result.scale.dynamic:

@@ -64,7 +64,7 @@ def go_on(owners: TableOwners, steps: Sequence[int], rank: int, num_workers: int
         decide(decision(step))
         for table, pull in enumerate(ahead):
             now = owners.pull(table, ALL_IDS).wait()
-            assert np.array_equal(pull.wait(), now[step:])
+            assert np.array_equal(pull.wait(), now[step:]) and pull.arrived is not None
             found += [str(squares), now.tobytes(), owners.num_rows(table)]
     return found
 
