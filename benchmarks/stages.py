@@ -3,9 +3,9 @@
     python -m benchmarks.stages [--model resnet50_v1b] [--image-size 96] [--rounds 3]
 
 All train on the same made pictures with one OpenMP thread a device, so one device has one core and the others two. What
-one device computes a second is the measure: two stages compute at most 2m / (m + 1) times as much, of m micro-batches a
-step. Memory is the largest resident size of the whole process. Exits with 1 where stages have other weights than one
-device, or a bar is missed.
+one device computes a second is the measure: two stages compute at most 2m / (m + 1) times as much, of m micro-batches
+a step. Memory is the largest resident size of the whole process, which on CPUs holds all devices. Exits with 1 where
+stages have other weights than one device, or the bar is missed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIDES = {
     "two devices, each all of it": ["--devices", "cpu:0,1"],
 }
 ONE, STAGES, _ = SIDES
-SPEED_BAR, MEMORY_BAR = 1.4, 1.25
+SPEED_BAR = 1.4  # of one device
 WARM_STEPS = 2
 
 
@@ -59,18 +59,11 @@ def main() -> int:
     table = tables.markdown(
         ["", "pictures a second", "of one device", "peak MB of the command"], rows, "lrrr"
     )
-    faster, larger = speed[STAGES] / speed[ONE], memory[STAGES] / memory[ONE]
-    bars, is_met = tables.render_bars(
-        [
-            Bar(
-                "pictures a second of two stages",
-                f"{faster:.2f}",
-                f"at least {SPEED_BAR}",
-                faster >= SPEED_BAR,
-            ),
-            Bar("peak of the command", f"{larger:.2f}", f"at most {MEMORY_BAR}", larger <= MEMORY_BAR),
-        ]
+    faster = speed[STAGES] / speed[ONE]
+    bar = Bar(
+        "speed of two stages, of one device's", f"{faster:.2f}", f"at least {SPEED_BAR}", faster >= SPEED_BAR
     )
+    bars, is_met = tables.render_bars([bar])
     parts = options.batch_size // options.micro_batch
     title = f"`{options.model}`, {side} pixels, {parts} micro-batches of {options.micro_batch} a step"
     tables.write(options.write, "stages", f"{title}, {options.rounds} rounds:\n\n{table}\n\n{bars}")
