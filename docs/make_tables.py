@@ -59,6 +59,7 @@ def tables() -> Mapping[str, str]:
         "text_augmentations": described(augmentations.TEXT_AUGMENTATIONS.values(), "what it does"),
         "initializers": described(initializers.INITIALIZERS.values(), "weights are drawn from"),
         "array_nets": described((nets.NETS[name] for name in nets.that_take(nets.ARRAYS)), "what it is"),
+        "id_nets": described((nets.NETS[name] for name in nets.that_take(nets.IDS)), "what it is"),
         "text_nets": described((nets.NETS[name] for name in nets.that_take(nets.TEXTS)), "what it is"),
     }
 

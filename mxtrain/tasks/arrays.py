@@ -29,12 +29,13 @@ from mxtrain.data.labels.sample_weights import WeightColumn
 from mxtrain.data.loading.assembly import SampleReader
 from mxtrain.data.user import user_samples
 from mxtrain.models.contract import Contract
-from mxtrain.tasks import several_labels, task_flags
+from mxtrain.tasks import task_flags
 from mxtrain.tasks.classes import PredictedClasses
 from mxtrain.tasks.classes import described as described_classes
 from mxtrain.tasks.net_inputs import Named
-from mxtrain.tasks.number_targets import PredictedNumbers
-from mxtrain.tasks.several_labels import PredictedLabels
+from mxtrain.tasks.targets import several_labels
+from mxtrain.tasks.targets.number_targets import PredictedNumbers
+from mxtrain.tasks.targets.several_labels import PredictedLabels
 from mxtrain.tasks.task import Description, Forward, Metric, Score, Task, TaskPrediction
 
 if TYPE_CHECKING:

@@ -15,11 +15,12 @@ from mxtrain.data.augment import normalization
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import class_weights, label_checks
-from mxtrain.tasks import several_labels, task_flags
+from mxtrain.tasks import task_flags
 from mxtrain.tasks.classes import described
 from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.metrics.multilabel_metrics import F1, AveragePrecision
-from mxtrain.tasks.several_labels import LabelsForward
+from mxtrain.tasks.targets import several_labels
+from mxtrain.tasks.targets.several_labels import LabelsForward
 from mxtrain.tasks.task import Description, Metric, Score
 
 if TYPE_CHECKING:

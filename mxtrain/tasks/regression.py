@@ -20,7 +20,7 @@ from mxtrain.data.labels.sample_weights import WeightColumn
 from mxtrain.data.loading.assembly import SampleReader
 from mxtrain.models.contract import Contract, pictures_in_words
 from mxtrain.tasks import net_inputs, task_flags
-from mxtrain.tasks.number_targets import PredictedNumbers
+from mxtrain.tasks.targets.number_targets import PredictedNumbers
 from mxtrain.tasks.task import Description, Forward, Metric, Task, TaskPrediction
 
 if TYPE_CHECKING:

@@ -26,10 +26,19 @@ OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing", "class_wei
 OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
 OF_CHUNKS = frozenset(("head_chunk",))
 OF_TEXT = frozenset(("window",))
-OF_TABLES = frozenset(("target", "inputs", "exclude", "categories", "missing"))
+OF_TABLES = frozenset(("target", "inputs", "exclude", "categories", "missing", "log_columns"))
+OF_IDS = frozenset(("lists", "list_separator", "list_length", "column_names"))
 OF_WEIGHTS = frozenset(("sample_weight",))
 ONLY_SOME_TASKS = (
-    OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_CHUNKS | OF_TEXT | OF_TABLES | OF_WEIGHTS | {"model", "loss"}
+    OF_PICTURES
+    | OF_CLASSES
+    | OF_TEACHERS
+    | OF_CHUNKS
+    | OF_TEXT
+    | OF_TABLES
+    | OF_IDS
+    | OF_WEIGHTS
+    | {"model", "loss"}
 )
 
 

@@ -12,9 +12,9 @@ from mxtrain.config import Run, program_objects, schema
 from mxtrain.config.components import augmentations, import_path
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import DataError, UsageError, in_user_code
-from mxtrain.data.arrays import array_sets, columns, tables
+from mxtrain.data.arrays import array_sets, columns, table_selection, tables
 from mxtrain.data.arrays.array_sets import ArrayRecords
-from mxtrain.data.arrays.table_selection import Selection
+from mxtrain.data.ids import id_tables
 from mxtrain.data.interfaces import Dataset, Records
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.user.streams import NUM_FIRST, Stream, is_stream
@@ -65,17 +65,18 @@ def open_source(
             f"{flag} {source}: is a table or a file of arrays, not a .rec; {advice} pack the pictures or the text that "
             "it lists"
         )
-    opened = _open_table(Path(source), run, like) if is_table else open_set(source)
-    return tasks.class_of(run, objects).samples_of(run, opened)
+    task = tasks.class_of(run, objects)
+    opened = _open_table(Path(source), run, task, like) if is_table else open_set(source)
+    return task.samples_of(run, opened)
 
 
-def _open_table(path: Path, run: Run, like: Like) -> ArrayRecords:
-    data = run.data
-    chosen = (data.target, data.inputs, data.exclude, data.categories, data.missing)
-    selection = Selection(*chosen, sample_weight=data.sample_weight)
+def _open_table(path: Path, run: Run, task: type[Task], like: Like) -> ArrayRecords:
     if isinstance(like, Task):
-        return tables.open_records(path, selection, getattr(like, "inputs", ()))
-    return tables.open_records(path, selection, array_sets.inputs_known(like) if like is not None else ())
+        inputs = getattr(like, "inputs", ())
+    else:
+        inputs = array_sets.inputs_known(like) if like is not None else ()
+    open_records = id_tables.open_records if "lists" in task.flags else tables.open_records
+    return open_records(path, table_selection.of_flags(run.data), inputs)
 
 
 def _open_user_data(flag: str, path: str, run: Run, objects: ProgramObjects) -> Dataset:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 from mxtrain.report.sinks.json_lines import JsonLines
+from mxtrain.tables import row_files, row_format
 from tests.support.commands import ROOT
 from tests.support.processes import warm_start
 from tests.support.processes.warm_start import WarmFunction, WarmProcess
@@ -139,3 +140,13 @@ def scores_of(evaluation: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value for name, value in evaluation.items() if name.startswith("val_") or name == "num_samples"
     }
+
+
+def rows_of(out: Path) -> dict[int, bytes]:
+    """The records of the table in a run's newest checkpoint, by id."""
+    found: dict[int, bytes] = {}
+    for share in row_files.shares_of(newest(out), "rows"):
+        for row_file in reversed(share):
+            for piece in row_format.read(row_file):
+                found.update((int(each["id"]), each.tobytes()) for each in piece)
+    return found

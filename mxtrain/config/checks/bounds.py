@@ -21,6 +21,7 @@ MOST_SAMPLES = 1 << 20
 MOST_CLASSES = 1 << 22
 MOST_STEPS = 10**9
 MOST_TIMES = 10**6
+MOST_LIST_LENGTH = 1 << 16
 LARGEST_ARRAY = 2**31 - 1  # of elements, in MXNet
 SMALLEST = 1e-30
 FAR, NEAR = 1e6, 1e-6
@@ -34,6 +35,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "mixup": (0, FAR),
     "cutmix": (0, FAR),
     "prefetch_mb": (1, 1 << 20),
+    "list_length": (1, MOST_LIST_LENGTH),
     "skip_bad": (0, MOST_STEPS),
     "num_classes": (0, MOST_CLASSES),
     "head_chunk": (0, MOST_CLASSES),

@@ -69,7 +69,7 @@ LOSSES = by_name(
         numbers={"delta": Number(1.0, 1e-6, 1e6)},
         factories={NUMBERS: _OWN + "huber"},
     ),
-    Loss(AUTO, "what the data of `--task arrays` says: cross_entropy or l2"),
+    Loss(AUTO, "what the data says: cross_entropy or l2 of arrays, binary_cross_entropy or l2 of ids"),
 )
 
 

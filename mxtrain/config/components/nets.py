@@ -19,16 +19,16 @@ from mxtrain.core.errors import UsageError
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Block
 
-PICTURES, ARRAYS, TOKENS, TEXTS = "pictures", "arrays", "tokens", "texts"
+PICTURES, ARRAYS, IDS, TOKENS, TEXTS = "pictures", "arrays", "ids", "tokens", "texts"
 
 
 @dataclasses.dataclass(frozen=True)
 class Net(Component):
     """A net, not initialised when its factory has made it. What the factory is called with depends on what it `takes`.
 
-    Of pictures `num_classes`, of arrays `inputs` (the shape of each by its name) and `outputs`, of tokens `vocabulary`,
-    `length` and `end_token`, of texts `vocabulary`, `num_classes`, `length` and `of_tokens` (whether each token has a
-    class); and with its numbers.
+    Of pictures `num_classes`, of arrays and ids `inputs` (the shape of each by its name) and `outputs`, of tokens
+    `vocabulary`, `length` and `end_token`, of texts `vocabulary`, `num_classes`, `length` and `of_tokens` (whether each
+    token has a class); and with its numbers.
     """
 
     takes: str = PICTURES
@@ -41,6 +41,19 @@ class Net(Component):
 _WIDTH, _DROPOUT, _NORM = (1, 1 << 20), Number(0.0, 0.0, 0.99), (0, 1)
 _SOME_DROPOUT = Number(0.1, 0.0, 0.99)
 _NETS = "mxtrain.models.nets."
+# Of the table that ids are looked up in: `tables/options.py`. A row has `width` numbers, and a weight for each output.
+_ROWS = {
+    "width": Number(16, 1, 4000),
+    "scale": Number(0.01, 0.0, 1e3),
+    "optimizer": Number("adagrad_row", 0, 0),
+    "rate_factor": Number(
+        10.0, 0.0, 1e6
+    ),  # adagrad's steps shrink, those of adam, beside which it often is, do not
+    "decay": Number(0.0, 0.0, 1e3),
+    "admit_after": Number(1, 1, 1 << 30),
+    "expire_after": Number(0, 0, 1 << 30),
+    "max_rows": Number(0, 0, 1 << 39),
+}
 
 
 def _transformer(layers: int, heads: int, width: int) -> dict[str, Number]:
@@ -60,6 +73,10 @@ def _gpt(name: str, layers: int, heads: int, width: int) -> Net:
 
 def _of_arrays(name: str, help: str, numbers: Numbers, **needs: Any) -> Net:
     return Net(name, help, _NETS + f"array_nets:{name}", numbers, takes=ARRAYS, **needs)
+
+
+def _of_ids(name: str, help: str, numbers: Numbers) -> Net:
+    return Net(name, help, _NETS + f"recommender_nets:{name}", {**_ROWS, **numbers}, takes=IDS)
 
 
 def _of_texts(name: str, help: str, numbers: Numbers, has_heads: bool = False) -> Net:
@@ -103,6 +120,26 @@ NETS = by_name(
         # MXNet 1.9.1 writes beyond its memory on CPUs, where an LSTM computes another length between the forward and
         # the backward pass of an LSTM.
         needs_one_length=True,
+    ),
+    _of_ids(
+        "wide_deep",
+        "a sum of weights, beside layers of neurons over all vectors and numbers",
+        {"hidden": Number((256, 128), *_WIDTH), "dropout": _DROPOUT},
+    ),
+    _of_ids(
+        "deepfm",
+        "the default: `wide_deep` with the products of all pairs of fields beside it",
+        {"hidden": Number((256, 128), *_WIDTH), "dropout": _DROPOUT},
+    ),
+    _of_ids(
+        "dlrm",
+        "layers over the products of all pairs of fields, one of which layers make of the numbers",
+        {
+            "bottom": Number((128, 64), *_WIDTH),
+            "hidden": Number((256, 128), *_WIDTH),
+            "dropout": _DROPOUT,
+            "scale": Number(0.05, 0.0, 1e3),  # of whose products it learns, and nothing else
+        },
     ),
     # Named by the numbers in their layers, 12 x layers x width^2; how many more there are depends on the vocabulary.
     _gpt("gpt", 6, 6, 384),

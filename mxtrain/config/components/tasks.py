@@ -10,7 +10,8 @@ import dataclasses
 from mxtrain.config.components import augmentations, losses
 from mxtrain.config.components.component import Component, by_name
 
-PICTURES, ARRAYS, TEXTS, WINDOWS = "pictures", "arrays", "texts", "windows"  # of a text that goes on
+PICTURES, ARRAYS, IDS = "pictures", "arrays", "ids"
+TEXTS, WINDOWS = "texts", "windows"  # of a text that goes on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +60,14 @@ TASKS = by_name(
         model="mlp",
         loss=losses.AUTO,
         samples=ARRAYS,
+    ),
+    TaskDefaults(
+        "recommendation",
+        "clicks or ratings of ids, as of users and items",
+        "mxtrain.tasks.recommendation:Recommendation",
+        model="deepfm",
+        loss=losses.AUTO,
+        samples=IDS,
     ),
     TaskDefaults(
         "lm",

@@ -30,7 +30,19 @@ class Data:
     exclude: str = flag("", "of a table: columns that are left out, joined by commas")
     categories: str = flag(
         "",
-        "of a table: columns of categories, words or numbers, each of which is an input of its own (one-hot)",
+        "of a table: columns of categories, words or numbers, each of which is an input of its own (one-hot); with "
+        "--task recommendation an id whose row is looked up",
+    )
+    lists: str = flag("", "of a table: columns of lists of ids, joined by commas")
+    list_separator: str = flag("|", "of a text: the character between the ids of a list")
+    list_length: int = flag(100, "how many ids of a list count at most: the last ones")
+    log_columns: str = flag(
+        "", "of a table: columns of numbers of which the logarithm is taken, log(1 + x), joined by commas"
+    )
+    column_names: str = flag(
+        "",
+        "of a .csv or .tsv that has no line of them: the names of its columns, joined by commas, or criteo (label, I1 "
+        "to I13, C1 to C26)",
     )
     missing: str = flag(
         "refuse",

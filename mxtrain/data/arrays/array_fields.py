@@ -28,7 +28,9 @@ from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.interfaces import Record
 from mxtrain.data.labels import label_checks
 
-DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int16", "int32")  # of arrays in records
+# In records; int64 is the type of ids, and of nothing else.
+DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int16", "int32")
+OF_IDS = "int64"
 MOST_LENGTHS = 8  # of micro-batches of arrays that vary: a net is compiled for each
 MOST_AT_ONCE = 1 << 20  # numbers, of which statistics are made
 _MASK = "_mask"
@@ -49,6 +51,11 @@ class Input(NamedTuple):
     names: tuple[str, ...] = ()
     statistics: Statistics | None = None
     encodings: tuple[Encoding, ...] = ()
+
+    @property
+    def holds_ids(self) -> bool:
+        """Return whether it is of ids, which are looked up in tables, and not of numbers."""
+        return self.dtype == OF_IDS
 
     @property
     def num_features(self) -> int:
@@ -104,7 +111,7 @@ def input_of_json(described: Mapping[str, Any]) -> Input:
     numbers = [np.array(described[each], np.float64) for each in _STATISTICS if each in described]
     shape = tuple(map(int, described["shape"]))
     read = Input(described["name"], shape, described["dtype"], described["varies"], tuple(described["names"]))
-    if not (shape and min(shape) > 0 and read.dtype in DTYPES and isinstance(read.name, str)):
+    if not (shape and min(shape) > 0 and read.dtype in (*DTYPES, OF_IDS) and isinstance(read.name, str)):
         raise ValueError(f"no array has the shape {shape} and the type {read.dtype}")
     if any(each.shape != (read.num_features,) or not np.isfinite(each).all() for each in numbers):
         raise ValueError(f"{read.name} has {read.num_features} features, and other numbers of them")
@@ -219,7 +226,7 @@ def refused(inputs: Sequence[Input], values: Mapping[str, Any]) -> str | None:
         if not Field(each.name, each.shape, each.dtype, int(each.varies)).fits(array.shape):
             most = ", or fewer steps" if each.varies else ""
             return f"its {each.name} has the shape {array.shape}; it should have {each.shape}{most}"
-        if not len(array):
+        if not len(array) and not each.holds_ids:
             return f"its {each.name} has no steps"
         problem = statistics.refused(array)
         if problem:
@@ -234,12 +241,13 @@ def _feature(of: Input, array: Array) -> str:
 
 
 def measured(inputs: Sequence[Input], samples: Iterable[Mapping[str, Any]]) -> tuple[Input, ...]:
-    """Return `inputs` with the statistics of all samples, which are gone through twice for each."""
-    found = []
-    for each in inputs:
-        chunks = functools.partial(_feature_rows, each, samples)
-        found.append(each._replace(statistics=statistics.of_chunks(chunks, each.num_features)))
-    return tuple(found)
+    """Return `inputs` with the statistics of all samples, which are gone through twice for each; ids have none."""
+    return tuple(each if each.holds_ids else _measured(each, samples) for each in inputs)
+
+
+def _measured(of: Input, samples: Iterable[Mapping[str, Any]]) -> Input:
+    chunks = functools.partial(_feature_rows, of, samples)
+    return of._replace(statistics=statistics.of_chunks(chunks, of.num_features))
 
 
 def _feature_rows(of: Input, samples: Iterable[Mapping[str, Any]]) -> Iterator[npt.NDArray[np.float64]]:

@@ -6,6 +6,7 @@ Owns finding the layout of a data set: beside its .rec files, of a table, or by 
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -34,10 +35,12 @@ class ArrayRecords:
         labels: Floats,
         class_names: list[str] | None,
         row_name: Callable[[int], str],
+        columns: Mapping[str, Any] = MappingProxyType({}),
     ):
         self.path, self.layout, self.class_names = path, layout, class_names
         self.files: list[Path] = []
         self.keys: Ints = np.arange(len(labels))
+        self.columns = columns  # of all samples, where they lie so
         self._samples, self._labels, self._row_name = samples, labels, row_name
 
     def __len__(self) -> int:
@@ -86,7 +89,10 @@ def inputs_known(dataset: Dataset) -> Sequence[Input]:
 def _layout_of(dataset: Dataset) -> Layout:
     """Return a training set's arrays and statistics; DataError names what no net can be made for."""
     if dataset.files:
-        return array_fields.read_sidecars(dataset.files)
+        layout = array_fields.read_sidecars(dataset.files)
+        if any(each.holds_ids for each in layout.inputs):
+            raise DataError(f"{dataset.path}: holds ids; give --task recommendation")
+        return layout
     known: Layout | None = getattr(dataset, "layout", None)
     if known is None:
         if not hasattr(dataset, "read"):

@@ -34,6 +34,7 @@ class Encoding(NamedTuple):
     categories: tuple[str, ...] = ()
     fill: float | None = None
     has_indicator: bool = False  # a feature beside the number: 1 where it is missing
+    is_log: bool = False  # of a number: its logarithm, as `signed_log` has it, before all else
 
     @property
     def is_plain(self) -> bool:
@@ -48,13 +49,18 @@ class Encoding(NamedTuple):
         return (self.column, f"{self.column}=missing") if self.has_indicator else (self.column,)
 
     def as_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "categories": list(self.categories)}
+        found = {**self._asdict(), "categories": list(self.categories)}
+        if not self.is_log:
+            del found["is_log"]  # as older versions wrote it
+        return found
 
     def features(self, path: Path, column: Column) -> Array:
         """Return the features of all rows, (rows, features); DataError where the column holds something else."""
         if self.categories:
             return self._one_hot(path, column)
         numbers = numbers_of(path, self.column, column)
+        if self.is_log:
+            numbers = signed_log(numbers)
         if self.fill is None:
             return numbers[:, None]
         if isinstance(column, Cells):
@@ -82,7 +88,8 @@ def encoding_of_json(described: Mapping[str, Any]) -> Encoding:
     """Return the encoding that `as_json` has described; KeyError, TypeError or ValueError where it is none."""
     fill = None if described["fill"] is None else float(described["fill"])
     categories = tuple(map(str, described["categories"]))
-    return Encoding(str(described["column"]), categories, fill, bool(described["has_indicator"]))
+    flags = bool(described["has_indicator"]), bool(described.get("is_log", False))
+    return Encoding(str(described["column"]), categories, fill, *flags)
 
 
 def of_categories(path: Path, name: str, column: Column) -> Encoding:
@@ -96,16 +103,27 @@ def of_categories(path: Path, name: str, column: Column) -> Encoding:
     return Encoding(name, tuple(found))
 
 
-def of_numbers(path: Path, name: str, column: Column, missing: str) -> Encoding:
+def of_numbers(path: Path, name: str, column: Column, missing: str, is_log: bool = False) -> Encoding:
     """Return the encoding of a column of numbers, where --missing says what becomes of those that are not there."""
     if missing == REFUSE:
-        return Encoding(name)
+        return Encoding(name, is_log=is_log)
     numbers = numbers_of(path, name, column).astype(np.float64)
+    if is_log:
+        numbers = signed_log(numbers)
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
         raise DataError(f"{path}: column {name} holds no number; leave it out by --exclude {name}")
-    fill = math.fsum(finite) / len(finite) if missing == MEAN else float(missing)
-    return Encoding(name, (), fill, bool(np.isnan(numbers).any()))
+    if missing == MEAN:
+        fill = math.fsum(finite) / len(finite)
+    else:
+        fill = float(signed_log(np.array(float(missing)))) if is_log else float(missing)
+    return Encoding(name, (), fill, bool(np.isnan(numbers).any()), is_log)
+
+
+def signed_log(numbers: Array) -> Array:
+    """Return log(1 + x), and -log(1 - x) of what is below 0."""
+    found: Array = np.copysign(np.log1p(np.abs(numbers.astype(np.float64))), numbers)
+    return found
 
 
 def check_missing(missing: str) -> None:

@@ -17,8 +17,8 @@ Columns = Dict[str, Column]
 class Ragged:
     """A column of arrays that differ in length: rows of one array, cut by the numbers of them."""
 
-    def __init__(self, rows: Any, lengths: Sequence[int]):
-        self._rows = rows
+    def __init__(self, rows: Any, lengths: Sequence[int] | npt.NDArray[Any]):
+        self.rows = rows
         self._ends: npt.NDArray[np.int64] = np.cumsum(np.asarray(lengths, np.int64))
         self.shape_inside: tuple[int, ...] = tuple(rows.shape[1:])
         self.dtype = rows.dtype
@@ -26,8 +26,18 @@ class Ragged:
     def __len__(self) -> int:
         return len(self._ends)
 
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """The number of rows of each array."""
+        return np.diff(self._ends, prepend=0)
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """The first row of each array."""
+        return np.append(0, self._ends)[:-1]
+
     def __getitem__(self, position: int) -> Any:
-        return self._rows[self._ends[position - 1] if position else 0 : self._ends[position]]
+        return self.rows[self._ends[position - 1] if position else 0 : self._ends[position]]
 
     def __iter__(self) -> Iterator[Any]:
         return (self[position] for position in range(len(self)))

@@ -6,13 +6,15 @@ Owns the choice and its refusals; what becomes of a column that is chosen is `ta
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.data.arrays import encodings
 from mxtrain.data.arrays.encodings import Encoding
 from mxtrain.data.arrays.table_columns import Columns, Other, Ragged, Words, listed
 from mxtrain.data.labels import sample_weights
+
+LOG = "--log-columns"
 
 
 class Selection(NamedTuple):
@@ -24,9 +26,20 @@ class Selection(NamedTuple):
     categories: str = ""
     missing: str = encodings.REFUSE
     sample_weight: str = ""  # no sample counts more than another where it is empty
+    log_columns: str = ""
+    lists: str = ""  # of ids
+    list_separator: str = "|"
+    list_length: int = 100  # of which the last ones count, at most
+    column_names: str = ""  # of a text without a line of them
 
 
 NO_SELECTION = Selection()
+OF_IDS = ("lists", "list_separator", "list_length", "column_names")  # of tables with ids alone
+
+
+def of_flags(flags: Any) -> Selection:
+    """Return the selection of flags that are called as its fields are."""
+    return Selection(*(getattr(flags, name) for name in Selection._fields))
 
 
 def weight_column(
@@ -51,7 +64,7 @@ def chosen_columns(path: Path, columns: Columns, targets: Sequence[str], selecti
     if selection.inputs:
         chosen = named
     else:
-        chosen = [name for name in columns if name not in (*targets, *named) and not _is_index(name)]
+        chosen = [name for name in columns if name not in (*targets, *named) and not is_index(name)]
     of_target = next((name for name in named if name in targets), None)
     if of_target is not None:
         role = (
@@ -63,7 +76,7 @@ def chosen_columns(path: Path, columns: Columns, targets: Sequence[str], selecti
     return {name: columns[name] for name in chosen}
 
 
-def _is_index(name: str) -> bool:
+def is_index(name: str) -> bool:
     """Return whether a column is the index of rows that pandas writes beside its columns."""
     return not name or name.startswith("__index_level_")
 
@@ -73,13 +86,19 @@ def encodings_of(path: Path, columns: Columns, selection: Selection) -> dict[str
     of_categories = (
         columns_named("--categories", selection.categories, path, columns) if selection.categories else []
     )
+    logs = columns_named(LOG, selection.log_columns, path, columns) if selection.log_columns else []
+    odd = next((name for name in logs if name in of_categories), None)
+    if odd is not None:
+        raise UsageError(
+            f"{LOG} {selection.log_columns}: {odd} holds categories; leave it out of one of them"
+        )
     found = {}
     for name, column in columns.items():
         if name in of_categories:
             found[name] = encodings.of_categories(path, name, column)
         elif isinstance(column, (Words, Other)) or (not isinstance(column, Ragged) and column.ndim == 1):
             _refuse_words(path, columns, of_categories)
-            found[name] = encodings.of_numbers(path, name, column, selection.missing)
+            found[name] = encodings.of_numbers(path, name, column, selection.missing, name in logs)
     return found
 
 

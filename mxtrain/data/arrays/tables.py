@@ -44,6 +44,7 @@ class Table(NamedTuple):
     columns: Columns  # of the inputs, by their names
     labels: Floats  # (n,), or (n, k) with k targets, or one less and the weight
     class_names: list[str] | None
+    num_header_lines: int = 1  # of a text
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -54,7 +55,7 @@ class Table(NamedTuple):
 
     def row_number(self, position: int) -> int:
         """Return the number of a sample in its file."""
-        return position + 2 if self._is_text else position
+        return position + 1 + self.num_header_lines if self._is_text else position
 
     @property
     def _is_text(self) -> bool:
@@ -83,8 +84,9 @@ class Table(NamedTuple):
 
     def bad(self) -> list[int]:
         """Return the samples that have a `problem`; only those are looked at that may have one."""
-        columns = [self.columns[each.name] for each in self.layout.inputs]
-        if all(map(_is_whole, self.layout.inputs, columns)):
+        inputs = [each for each in self.layout.inputs if not each.holds_ids]
+        columns = [self.columns[each.name] for each in inputs]
+        if all(map(_is_whole, inputs, columns)):
             may_be_bad = np.any(list(map(statistics.rows_refused, (self.labels, *columns))), axis=0)
         else:
             may_be_bad = np.ones(len(self), bool)
@@ -123,16 +125,21 @@ def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] 
 def open_records(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] = ()) -> ArrayRecords:
     """Return the samples of a file in memory; DataError names the first that no net can take."""
     table = read(path, selection, like)
+    refuse_bad(table)
+    samples = [table.sample(position) for position in range(len(table))]
+    return ArrayRecords(path, table.layout, samples, table.labels, table.class_names, table.row)
+
+
+def refuse_bad(table: Table) -> None:
+    """Raise DataError where samples have a `problem`."""
     bad = table.bad()
     if bad:
         problem = table.problem(bad[0]) or ""
         fill = "fill them by --missing mean, " if problem.endswith((_UNFILLED, statistics.NOT_FINITE)) else ""
         raise DataError(
-            f"{path}: {table.row(bad[0])}: {problem}; {len(bad)} such: mend them, {fill}or pack the file with "
+            f"{table.path}: {table.row(bad[0])}: {problem}; {len(bad)} such: mend them, {fill}or pack the file with "
             "--skip-bad"
         )
-    samples = [table.sample(position) for position in range(len(table))]
-    return ArrayRecords(path, table.layout, samples, table.labels, table.class_names, table.row)
 
 
 def samples(path: Path, inputs: Sequence[Input]) -> list[tuple[str, Arrays]]:
@@ -205,7 +212,7 @@ def _inputs(
         described.append(
             array_sets.input_of_shapes(str(path), name, shapes)._replace(
                 names=names if name == ONLY and single else (),
-                dtype=_dtype(column),
+                dtype=dtype_of(column),
                 encodings=made_of if name == ONLY and single else (),
             )
         )
@@ -218,7 +225,7 @@ def _is_whole(wanted: Input, column: Column) -> bool:
     return is_numbers and not wanted.varies and column.shape[1:] == wanted.shape
 
 
-def _dtype(column: Column) -> str:
+def dtype_of(column: Column) -> str:
     """Return the type in which records keep a column: its own, or float32 where that is fine enough."""
     own = np.dtype(column.dtype).newbyteorder("=")
     if own.name in array_fields.DTYPES and own.name != "float64":

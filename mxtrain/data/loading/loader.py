@@ -29,13 +29,11 @@ from mxtrain.core.system import machine
 from mxtrain.data import fields
 from mxtrain.data.fields import Arrays, Rows
 from mxtrain.data.loading import autotune, order, worker_processes
-from mxtrain.data.loading.assembly import BatchSlice, SampleAssembly, SkippedRecord
+from mxtrain.data.loading.assembly import BatchSlice, SampleAssembly, SkippedRecord, samples_per_task
 from mxtrain.data.loading.worker_pool import Buffer, LoaderTask, RunTask, WorkerPool
 
 logger = logging.getLogger(__name__)
 
-# With one sample a task, the queue makes loading 8 x 8 digits a third slower.
-SAMPLES_PER_TASK = 8
 # A thread holds Python's lock for about an eighth of its time: more would only queue for it, and for training too.
 MAX_THREADS = 8
 
@@ -241,7 +239,7 @@ class Loader:
         rows = fields.rows(of_sample, count, buffer.bytes)
         tasks = [
             self._pool.submit(LoaderTask(BatchSlice(samples, start, request.epoch, verify), buffer, count))
-            for start, samples in _slices(request.samples)
+            for start, samples in _slices(request.samples, samples_per_task(self._assembly.reader))
         ]
         self._in_flight.append(_InFlight(request, buffer, rows, num_bytes, tasks))
 
@@ -269,9 +267,9 @@ def refuse_too_many_skipped(skipped: dict[int, str], skip_bad: int) -> None:
         )
 
 
-def _slices(samples: order.Ints) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    for start in range(0, len(samples), SAMPLES_PER_TASK):
-        yield start, samples[start : start + SAMPLES_PER_TASK]
+def _slices(samples: order.Ints, length: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    for start in range(0, len(samples), length):
+        yield start, samples[start : start + length]
 
 
 def _run_here(assembly: SampleAssembly, closed: threading.Event, task: LoaderTask) -> list[SkippedRecord]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import weakref
 from pathlib import Path
+from typing import Sequence
 
 from mxtrain.core import command_name, regular_files
 from mxtrain.core.errors import DataError, nearest
@@ -73,6 +74,14 @@ class RecordIOFile:
         end = offset + FRAME.size + num_padded
         self._must_hold(end)
         return start[FRAME.size : FRAME.size + length], end
+
+    def spans(self, starts: Sequence[int], ends: Sequence[int]) -> list[bytes]:
+        """Return the bytes from each start to its end, fewer where the file has become shorter."""
+        descriptor = self._descriptor
+        try:
+            return [os.pread(descriptor, end - start, start) for start, end in zip(starts, ends)]
+        except OSError as error:
+            raise BadRecord(f"it cannot be read ({error.strerror})") from None
 
     def will_need(self, offset: int, num_bytes: int) -> None:
         """Ask the kernel to read these bytes ahead."""

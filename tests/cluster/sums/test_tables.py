@@ -11,10 +11,18 @@ from pathlib import Path
 import pytest
 
 from examples import recommender_data
-from mxtrain.tables import row_files, row_format
 from tests.support.commands import Command
 from tests.support.process_tree import roles
-from tests.support.runs import assert_same_end, has_step, newest, records, scores_of, wait_until, warm_started
+from tests.support.runs import (
+    assert_same_end,
+    has_step,
+    newest,
+    records,
+    rows_of,
+    scores_of,
+    wait_until,
+    warm_started,
+)
 
 FLAGS = [
     *("--task", "examples.recommender:Liking", "--optimizer", "adam", "--lr", "0.02", "--weight-decay", "0"),
@@ -38,16 +46,6 @@ def alone(data: list[str], tmp_path_factory: pytest.TempPathFactory, command: Co
     done = command("mxtrain.fit", *FLAGS, *data, "--out", out)
     assert done.returncode == 0, done.stderr
     return out
-
-
-def rows_of(out: Path) -> dict[int, bytes]:
-    """The records of the table in a run's newest checkpoint, by id."""
-    found: dict[int, bytes] = {}
-    for share in row_files.shares_of(newest(out), "rows"):
-        for row_file in reversed(share):
-            for piece in row_format.read(row_file):
-                found.update((int(each["id"]), each.tobytes()) for each in piece)
-    return found
 
 
 def assert_same(out: Path, alone: Path) -> None:

@@ -17,7 +17,7 @@ from mxtrain.runtime import mx
 from mxtrain.tasks.classes import ClassificationForward
 from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.multilabel import Multilabel
-from mxtrain.tasks.several_labels import LabelsForward
+from mxtrain.tasks.targets.several_labels import LabelsForward
 
 NUM, CLASSES = 6, 3
 WEIGHTS = [0.5, 2.0, 3.0]

@@ -16,7 +16,7 @@ import pytest
 from mxtrain.core.errors import UsageError
 from mxtrain.inference import output_files, row_formats
 from mxtrain.inference.row_formats import RowFormat
-from mxtrain.tasks import several_labels
+from mxtrain.tasks.targets import several_labels
 
 CLASSES = {"classes": [{"class": "=SUM(A1)", "probability": 0.75}, {"class": 'a "b"', "probability": 0.25}]}
 ROW_FORMAT = RowFormat("image", lambda shown: ", ".join(str(each["class"]) for each in shown["classes"]), 8)

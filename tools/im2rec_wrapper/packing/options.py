@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.core.errors import UsageError
-from mxtrain.data.arrays.table_selection import Selection
 
 from ..sources.item import Source
 
@@ -25,6 +24,11 @@ class Options:
     categories: str = ""
     missing: str = "refuse"
     sample_weight: str = ""
+    log_columns: str = ""
+    lists: str = ""
+    list_separator: str = "|"
+    list_length: int = 100
+    column_names: str = ""
     train_share: float | None = None
     num_shards: int = 1
     shuffle: bool = True
@@ -49,12 +53,6 @@ _NOT_OF_BYTES = (
     "restart_intervals",
     "quiet",
 )
-
-
-def selection(options: Options) -> Selection:
-    """Return the columns of a table that are packed."""
-    columns = (options.target, options.inputs, options.exclude, options.categories, options.missing)
-    return Selection(*columns, sample_weight=options.sample_weight)
 
 
 def affecting_bytes(options: Options) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Iterator
 
 from mxtrain.core.errors import DataError, OutOfResources, Stopped, UsageError
+from mxtrain.data.arrays import table_selection
 from mxtrain.data.arrays.array_fields import sidecar_path
 from mxtrain.data.records import recordio, source_names
 from mxtrain.data.records.record_file import classes_path, index_path
@@ -46,7 +47,7 @@ CHECKPOINT_EVERY_SECONDS = 1.0
 def pack(source: Path, out: Path, options: Options) -> None:
     """Pack `source` into `out`, and print a summary; DataError for bad items, unless they may be skipped."""
     started = time.monotonic()
-    of_type = SourceOptions(options.root, options.multi_label, pack_options.selection(options))
+    of_type = SourceOptions(options.root, options.multi_label, table_selection.of_flags(options))
     opened = open_source(source, options.source_type, of_type)
     for warning in opened.warnings:
         print(f"im2rec_wrapper: warning: {warning}", file=sys.stderr)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mxtrain.config.checks.bounds import MOST_LIST_LENGTH
 from mxtrain.config.flags.arguments import LARGEST_SEED
 
 from ..arguments import fraction, whole_number
@@ -28,6 +29,7 @@ def add(commands: Any) -> None:
     )
     _add_source(pack)
     _add_columns(pack)
+    _add_ids(pack)
     _add_division(pack)
     _add_images(pack)
     pack.add_argument(
@@ -88,7 +90,8 @@ def _add_columns(pack: Any) -> None:
         "--categories",
         metavar="NAMES",
         default="",
-        help="of arrays: columns of categories, words or numbers, each of which is an input of its own (one-hot)",
+        help="of arrays: columns of categories, words or numbers, each of which is an input of its own (one-hot); of "
+        "ids: columns of ids",
     )
     pack.add_argument(
         "--missing",
@@ -102,6 +105,35 @@ def _add_columns(pack: Any) -> None:
         metavar="NAME",
         default="",
         help="of arrays: the column that says how much each sample counts in the loss (default: all alike)",
+    )
+
+
+def _add_ids(pack: Any) -> None:
+    pack.add_argument(
+        "--log-columns",
+        metavar="NAMES",
+        default="",
+        help="of arrays or ids: columns of numbers of which the logarithm is taken, log(1 + x)",
+    )
+    pack.add_argument("--lists", metavar="NAMES", default="", help="of ids: columns of lists of ids")
+    pack.add_argument(
+        "--list-separator",
+        metavar="CHARACTER",
+        default="|",
+        help="of ids in a text: what is between the ids of a list (default: |)",
+    )
+    pack.add_argument(
+        "--list-length",
+        metavar="N",
+        type=whole_number(1, MOST_LIST_LENGTH),
+        default=100,
+        help="of ids: how many of a list count at most, the last ones (default: 100)",
+    )
+    pack.add_argument(
+        "--column-names",
+        metavar="NAMES",
+        default="",
+        help="of ids in a text that has no line of names: those of its columns, or criteo",
     )
 
 
@@ -175,6 +207,11 @@ def _run(parsed: argparse.Namespace) -> None:
         categories=parsed.categories,
         missing=parsed.missing,
         sample_weight=parsed.sample_weight,
+        log_columns=parsed.log_columns,
+        lists=parsed.lists,
+        list_separator=parsed.list_separator,
+        list_length=parsed.list_length,
+        column_names=parsed.column_names,
         train_share=parsed.split,
         num_shards=parsed.shards,
         shuffle=not parsed.no_shuffle,

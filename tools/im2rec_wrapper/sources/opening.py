@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.arrays.table_selection import NO_SELECTION, Selection
+from mxtrain.data.arrays.table_selection import NO_SELECTION, OF_IDS, Selection
 
 from .item import Source
 from .recognise import recognise
@@ -19,7 +19,13 @@ class SourceOptions(NamedTuple):
 
     root: Path | None = None  # the folder that the paths of a list are relative to
     multi_label: bool = False
-    columns: Selection = NO_SELECTION  # of arrays
+    columns: Selection = NO_SELECTION  # of arrays, and of tables with ids
+
+    def columns_set(self) -> list[str]:
+        """Return the names of the options of columns that are not left out."""
+        return [
+            name for name, value in self.columns._asdict().items() if value != getattr(NO_SELECTION, name)
+        ]
 
 
 NO_OPTIONS = SourceOptions()
@@ -28,16 +34,17 @@ NO_OPTIONS = SourceOptions()
 def open_source(path: Path, source_type: str | None = None, options: SourceOptions = NO_OPTIONS) -> Source:
     """Open a source; its `source_type` is recognised where it is None.
 
-    With one of the flags of `columns` it is one of arrays. DataError where the source is missing or damaged, UsageError
-    where an option does not fit its type.
+    With one of the flags of `columns` it is one of arrays, or of ids where only those have the flag. DataError where
+    the source is missing or damaged, UsageError where an option does not fit its type.
     """
     if not path.exists():
         raise DataError(f"{path} does not exist")
     try:
         if not path.is_dir():
             regular_files.require(path)
-        has_columns = options.columns != NO_SELECTION
-        known = SOURCE_TYPES[source_type or ("arrays" if has_columns else recognise(path))]
+        columns = options.columns_set()
+        of_columns = "ids" if set(columns) & set(OF_IDS) else "arrays"
+        known = SOURCE_TYPES[source_type or (of_columns if columns else recognise(path))]
         _refuse_others(path, known, options)
         taken = {name: getattr(options, name) for name in known.options}
         source: Source = known.load()(path, **taken)
@@ -49,13 +56,11 @@ def open_source(path: Path, source_type: str | None = None, options: SourceOptio
 def _refuse_others(path: Path, known: SourceType, options: SourceOptions) -> None:
     """Refuse options that mean nothing to this type."""
     where = f"{path} is {known.help}"
-    columns = {
-        name: text for name, text in options.columns._asdict().items() if text != getattr(NO_SELECTION, name)
-    }
-    if columns and "columns" not in known.options:
-        raise UsageError(
-            f"--{next(iter(columns)).replace('_', '-')}: {where}, where it means nothing: leave it out"
-        )
+    columns = options.columns_set()
+    if "columns" in known.options:
+        columns = [name for name in columns if name in OF_IDS and known.name != "ids"]
+    if columns:
+        raise UsageError(f"--{columns[0].replace('_', '-')}: {where}, where it means nothing: leave it out")
     if options.root and "root" not in known.options:
         raise UsageError(f"--root is for lists of files, and {where}: leave it out")
     if options.multi_label and "multi_label" not in known.options:

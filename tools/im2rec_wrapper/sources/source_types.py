@@ -62,4 +62,10 @@ SOURCE_TYPES = by_name(
         ".npz .npy .parquet",
         "columns",
     ),
+    _type(
+        "ids",
+        "CSV, TSV, Parquet, HDF5 or .npz with columns of ids",
+        "table:read_ids",
+        options="columns",
+    ),
 )

@@ -11,6 +11,8 @@ from typing import Any
 
 from mxtrain.data.arrays import array_fields, tables
 from mxtrain.data.arrays.table_selection import Selection
+from mxtrain.data.arrays.tables import Table
+from mxtrain.data.ids import id_tables
 
 from ..item import BadItem, Item, Label, Source
 from ..labels import refuse_cut
@@ -18,7 +20,15 @@ from ..labels import refuse_cut
 
 def read_arrays(path: Path, columns: Selection) -> Source:
     """Read a table or a file of arrays, of the columns that are selected."""
-    table = tables.read(path, columns)
+    return _source(path, tables.read(path, columns))
+
+
+def read_ids(path: Path, columns: Selection) -> Source:
+    """Read a table or a file of columns with ids."""
+    return _source(path, id_tables.read(path, columns))
+
+
+def _source(path: Path, table: Table) -> Source:
     refuse_cut(table.labels, path)
     items = [
         Item(

@@ -1,0 +1,212 @@
+"""Recommendation: clicks, ratings or several labels of ids, such as of users and items, and of numbers beside them.
+
+Owns which of these is learnt: targets that are all 1, 0 or -1 (unknown) are clicks, unless --loss compares numbers; all
+else is numbers. Rows of ids are in tables, which nets look up (`models/nets/table.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+import numpy as np
+
+from mxtrain.config import Run
+from mxtrain.config.components import losses as loss_names
+from mxtrain.config.components import nets as net_names
+from mxtrain.core.errors import DataError
+from mxtrain.data.arrays import array_fields, array_sets, table_selection
+from mxtrain.data.arrays.array_fields import Input
+from mxtrain.data.fields import Array, Arrays, BadSample, Field
+from mxtrain.data.ids import id_reader, id_tables
+from mxtrain.data.ids.id_tables import SampleArrays
+from mxtrain.data.interfaces import Dataset
+from mxtrain.data.labels import label_checks, sample_weights, targets
+from mxtrain.data.labels.sample_weights import WeightColumn
+from mxtrain.data.loading.assembly import SampleReader
+from mxtrain.models.contract import Contract
+from mxtrain.tasks import task_flags
+from mxtrain.tasks.net_inputs import Named
+from mxtrain.tasks.targets.click_targets import PredictedClicks
+from mxtrain.tasks.targets.number_targets import PredictedNumbers
+from mxtrain.tasks.task import Description, Forward, Metric, Score, Task, TaskPrediction
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
+
+CLICKS = "binary_cross_entropy"
+
+
+class Recommendation(Task, TaskPrediction):
+    """The task; its description has `inputs`, `labels` or `targets`, and the place of weights."""
+
+    flags = task_flags.OF_TABLES | task_flags.OF_IDS | {"model", "loss", "sample_weight"}
+    nets = net_names.that_take(net_names.IDS)
+    losses = (
+        *loss_names.of_target(loss_names.LABELS),
+        *loss_names.of_target(loss_names.NUMBERS),
+        loss_names.AUTO,
+    )
+    suffixes = id_tables.SUFFIXES
+    takes_names = True
+
+    @classmethod
+    def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
+        layout = id_tables.layout_of(train)
+        weighted = sample_weights.split(run.data, train, val, layout.label_names, layout.weight)
+        found = {
+            "inputs": [each.as_json() for each in layout.inputs],
+            **_described(run, weighted.train, weighted.val, weighted.names),
+            **weighted.described,
+        }
+        if val is not None:
+            cls(run, found).check(val)
+        return found
+
+    @functools.cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        return tuple(map(array_fields.input_of_json, self.description["inputs"]))
+
+    @functools.cached_property
+    def predicted(self) -> PredictedClicks | PredictedNumbers:
+        """The half of the task behind the net."""
+        loss = self.run.model.loss
+        if "targets" in self.description:
+            described = targets.numbers_of_json(self.description["targets"])
+            return PredictedNumbers(described, "l2" if loss == loss_names.AUTO else loss)
+        return PredictedClicks(self.description["labels"], CLICKS if loss == loss_names.AUTO else loss)
+
+    @property
+    def step_means(self) -> Sequence[str]:
+        return self.predicted.step_means
+
+    @property
+    def metric_kind(self) -> str:
+        return self.predicted.metric_kind
+
+    @property
+    def score(self) -> Score:
+        return self.predicted.score
+
+    def check(self, dataset: Dataset) -> None:
+        array_sets.check(dataset, self.inputs)
+        unweighted = sample_weights.without(dataset, self.weight_column, self.predicted.num_outputs)
+        if isinstance(self.predicted, PredictedClicks):
+            _check_clicks(unweighted, self.predicted.names)
+        else:
+            self.predicted.check(unweighted)
+
+    def summary(self) -> str:
+        weighted = f", {self.weight_column}" if self.weight_column else ""
+        return f"{self.predicted.summary()} from {', '.join(map(_in_words, self.inputs))}{weighted}"
+
+    @property
+    def weight_column(self) -> WeightColumn | None:
+        """The place of the weights of samples among their labels, if they have some."""
+        return sample_weights.column_of_json(self.description.get("sample_weight"))
+
+    @property
+    def fields(self) -> Sequence[Field]:
+        own = (*id_reader.fields(self.inputs), self.predicted.field)
+        return (*own, sample_weights.FIELD) if self.weight_column else own
+
+    def reader(self, is_training: bool) -> SampleReader:
+        weight = self.weight_column
+        place = None if weight is None else weight.place
+        return id_reader.IdReader(self.inputs, self.predicted.num_outputs, place, is_training)
+
+    def contract(self) -> Contract:
+        taken = id_reader.fields(self.inputs)
+        return Contract(
+            inputs=tuple(field.shape for field in taken),
+            answer=(self.predicted.num_outputs,),
+            noun="sample",
+            takes=f"{', '.join(map(str, taken))} of each sample",
+            expects=self.predicted.expects,
+        )
+
+    def build_net(self) -> Block:
+        from mxtrain.models.nets import zoo
+
+        text, outputs = self.run.model.model, self.predicted.num_outputs
+        taken = {field.name: field.shape for field in id_reader.fields(self.inputs)}
+        if net_names.takes(text) == net_names.IDS:
+            return net_names.build(text, inputs=taken, outputs=outputs)
+        return zoo.user_net(text, self.objects, inputs=taken, outputs=outputs)
+
+    @property
+    def _taken(self) -> Named:
+        return Named(tuple(field.name for field in id_reader.fields(self.inputs)))
+
+    def training_forward(self, teacher: Block | None) -> Forward:
+        return self.predicted.forward(self._taken, self.objects, is_training=True)
+
+    def plain_forward(self) -> Forward:
+        return self.predicted.forward(self._taken, self.objects, is_training=False)
+
+    def metrics(self) -> Sequence[Metric]:
+        return self.predicted.metrics()
+
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
+        return self.predicted.sample_result(output, arrays)
+
+    def samples_in(self, source: object) -> Sequence[tuple[str, object]]:
+        """Return the rows of a table; any other value is one sample, a mapping of values by the names of columns."""
+        selection = table_selection.of_flags(self.run.data)
+        if isinstance(source, (str, os.PathLike)):
+            return id_tables.samples(Path(source), self.inputs, selection)
+        if not isinstance(source, Mapping):
+            raise DataError(f"a {type(source).__name__} is no sample; give a mapping of values by column")
+        return [("this sample", id_tables.sample(source, self.inputs, selection))]
+
+    def inputs_of(self, source: object) -> dict[str, Any]:
+        values = source if isinstance(source, SampleArrays) else self.samples_in(source)[0][1]
+        try:
+            return id_reader.of_sample(self.inputs, values)
+        except (BadSample, ValueError) as bad:
+            raise DataError(f"no sample that the net takes: {bad}") from None
+
+    def answer(self, net: Net, arrays: NDArrays) -> NDArray:
+        return net(*self._taken(arrays)).astype("float32", copy=False)
+
+    def shown(self, output: Array) -> dict[str, Any]:
+        return self.predicted.shown(output)
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        return self.predicted.in_words(shown)
+
+
+def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[str]) -> Description:
+    """Return the part of the description that says what is predicted; `names` are those of the numbers of a label."""
+    loss = loss_names.parse(run.model.loss).name
+    are_clicks = label_checks.are_yes_or_no(train.labels())
+    if loss in loss_names.of_target(loss_names.LABELS) or (loss == loss_names.AUTO and are_clicks):
+        return {"labels": _check_clicks(train, list(names))}
+    return {"targets": targets.check_targets(train, val, tuple(names)).as_json()}
+
+
+def _check_clicks(dataset: Dataset, names: list[str]) -> list[str]:
+    """Return the names of labels; DataError for the first label that is none."""
+    labels = dataset.labels()
+    rows = labels.reshape(len(labels), -1)
+    if rows.shape[1] != len(names):
+        raise DataError(
+            f"{dataset.path}: has {rows.shape[1]} labels a sample, and the net learns {len(names)}"
+        )
+    wrong = np.argwhere(~np.isin(rows, (-1, 0, 1)))
+    if len(wrong):
+        row, column = wrong[0].tolist()
+        raise DataError(
+            f"{dataset.where(row)}: its {names[column]} is {rows[row, column]:g}; a label is 1 (yes), 0 (no) or -1 "
+            "(unknown); give --loss l2 for numbers"
+        )
+    return names
+
+
+def _in_words(taken: Input) -> str:
+    """Return an array in a few words."""
+    if taken.varies:
+        return f"lists of {taken.name}"
+    return f"{taken.shape[0]} {taken.name}"

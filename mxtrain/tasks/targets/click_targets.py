@@ -1,0 +1,49 @@
+"""The half of a task that says what is predicted, where that is clicks: one label or several, each 1, 0 or unknown.
+
+Owns metrics, score and answers; losses are those of `several_labels.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from mxtrain.config.components import metrics as components
+from mxtrain.config.components.component import load
+from mxtrain.data.fields import Array, Arrays
+from mxtrain.tasks.metrics.metric_selection import Named
+from mxtrain.tasks.targets.several_labels import PredictedLabels, probabilities
+from mxtrain.tasks.task import Metric, Score
+
+METRICS = ("auc", "log_loss")
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictedClicks(PredictedLabels):
+    """Labels as targets, judged by how they are ranked and by how likely they are."""
+
+    score = Score("auc")
+
+    def summary(self) -> str:
+        return f"{', '.join(self.names)} as yes or no"
+
+    def metrics(self) -> Sequence[Metric]:
+        return [_metric(components.METRICS[name]) for name in METRICS]
+
+    def shown(self, output: Any) -> dict[str, Any]:
+        """Return the probability of each label by its name, for JSON, from the output of one sample."""
+        return dict(zip(self.names, map(float, probabilities(np.ravel(output)))))
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        return ", ".join(f"{name} {share:.4f}" for name, share in shown.items())
+
+
+def _metric(component: components.Metric) -> Named:
+    formula = load(component.factories["labels"])
+    return Named((component.name,), formula, _scores_and_labels, missing=component.missing)
+
+
+def _scores_and_labels(output: Any, arrays: Arrays) -> tuple[Array, Array]:
+    return output.asnumpy(), arrays["label"]

@@ -1,0 +1,72 @@
+"""The commands of docs/recommendation.md on fewer rows, and what becomes of their runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from examples import recommender_data
+from mxtrain.predict import predict
+from tests.support.checkout import ROOT
+from tests.support.commands import Command
+from tests.support.runs import assert_same_end, records, rows_of, scores_of
+
+SMALL = ["--batch-size", "100", "--micro-batch", "25", "--threads", "1", "--log", "none"]
+
+
+def commands(folder: Path) -> list[list[str]]:
+    """The commands of the page behind the first one, which writes data, with files in this folder."""
+    page = (ROOT / "docs" / "recommendation.md").read_text()
+    blocks = re.findall(r"^```\n(.*?)^```", page, re.S | re.M)
+    _, *lines = "".join(blocks[:2]).replace("\\\n", " ").splitlines()
+    return [
+        [str(folder / word) if re.match("(data|runs)/", word) else word for word in shlex.split(line)[2:]]
+        for line in lines
+    ]
+
+
+def succeed(command: Command, line: list[str]) -> str:
+    done = command(*line)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("clicks")
+    recommender_data.write_clicks(found / "data", num_train=2000, num_val=300)
+    return found
+
+
+@pytest.mark.timeout(200)
+def test_the_commands_of_the_page(folder: Path, command: Command) -> None:
+    """Learn from text, predict, pack, and learn from records: the same bits on servers as in one process."""
+    of_text, of_predict, pack, of_records = commands(folder)
+    succeed(command, [*of_text, *SMALL])
+    rows = list(csv.DictReader(succeed(command, of_predict).splitlines()))
+    assert len(rows) == 300 and all(0 < float(row["click"]) < 1 for row in rows)
+    with (folder / "data" / "clicks_val.csv").open() as file:
+        values = {**next(csv.DictReader(file))}
+    (answer,) = predict(folder / "runs" / "clicks", [{**values, "tags": values["tags"].split("|")}])
+    assert answer == {"click": pytest.approx(float(rows[0]["click"]), abs=1e-6)}
+    evaluated = json.loads(succeed(command, ["mxtrain.evaluate", str(folder / "runs" / "clicks"), "--json"]))
+    assert scores_of(evaluated)["val_auc"] == max(
+        scores_of(each)["val_auc"] for each in records(folder / "runs" / "clicks", "eval")
+    )
+    succeed(command, pack)
+    store = of_records.index("--kvstore")
+    alone = [*of_records[:store], *of_records[store + 6 :]]
+    succeed(command, [*of_records, *SMALL, "--start-timeout", "60"])
+    succeed(command, [*alone, *SMALL, "--out", str(folder / "runs" / "alone")])
+    assert_same(folder / "runs" / "packed", folder / "runs" / "alone")
+
+
+def assert_same(out: Path, alone: Path) -> None:
+    assert_same_end(out, alone)
+    found = rows_of(out)
+    assert found == rows_of(alone) and len(found) > 1000
