@@ -22,12 +22,8 @@ LAZY_OPTIMIZERS = tuple(each.name for each in optimizers.OPTIMIZERS.values() if 
 def check_store(run: Run) -> None:
     """Raise UsageError for a --kvstore that cannot work here, or a flag that does not go with it."""
     store = run.layout.kvstore
-    has_owners = stores.has_owners(store, run.layout.update) or run.layout.hold == choices.HOLD_LAYERS
-    if run.layout.store_dir and not has_owners:
-        raise UsageError(
-            f"--store-dir {run.layout.store_dir}: each worker holds all weights in its memory; give --kvstore "
-            f"dist_sync --update {choices.ON_SERVERS}, or --hold {choices.HOLD_LAYERS}"
-        )
+    if stores.is_cluster(store):
+        refuse_folder(run)
     if run.layout.update == choices.ON_SERVERS:
         _check_owners(run)
     if stores.is_cluster(store):
@@ -67,6 +63,18 @@ def _check_cluster(run: Run) -> None:
         check_async(run)
     _check_compress(run)
     check_min_workers(run.layout)
+
+
+def refuse_folder(run: Run) -> None:
+    """Raise UsageError for a --store-dir of a run whose workers keep nothing in files."""
+    layout = run.layout
+    has_owners = stores.has_owners(layout.kvstore, layout.update) or layout.hold == choices.HOLD_LAYERS
+    if layout.store_dir and not has_owners:
+        raise UsageError(
+            f"--store-dir {layout.store_dir}: each worker holds all weights in its memory; give --kvstore "
+            f"dist_sync --update {choices.ON_SERVERS}, or --hold {choices.HOLD_LAYERS}; in one process tables of rows "
+            "lie there too"
+        )
 
 
 def _check_owners(run: Run) -> None:

@@ -32,8 +32,8 @@ class Layout:
     )
     store_dir: str = flag(
         "",
-        "owners of weights (--update servers, or with --hold layers alone this process) keep all of it in files of "
-        "this folder, of which only what is in use has to be in memory",
+        "owners of weights and of rows of tables (--update servers, or this process: of weights with --hold layers, of "
+        "rows always) keep all of it in files of this folder, of which only what is in use has to be in memory",
     )
     num_workers: int = flag(1, "worker processes; more than one needs allreduce or a dist_* kvstore")
     num_servers: int = flag(1, "server processes of a dist_* kvstore")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from mxtrain.config.checks import table_checks
+from mxtrain.config.checks import store_checks, table_checks
+from mxtrain.kvstore.owners import mapped
 from mxtrain.kvstore.owners.remote import RemoteOwners
 from mxtrain.kvstore.tables.local import LocalTables
 from mxtrain.kvstore.tables.owner import TableOwners
@@ -23,12 +24,18 @@ def open_tables(job: TrainingJob, net: Block, servers: RemoteOwners | None) -> S
     """
     tables = tables_of(net)
     if not tables:
+        if servers is None:  # which is known only now: tables of one process would lie there
+            store_checks.refuse_folder(job.run)
         return None
     table_checks.check(job.run, [table.options.name for table in tables])
     for table in tables:
         table.options = dataclasses.replace(table.options, seed=job.run.optim.seed)
     options = [_moving(table) for table in tables]
-    owners: TableOwners = LocalTables(options) if servers is None else RemoteTables(servers.links, options)
+    owners: TableOwners
+    if servers is None:
+        owners = LocalTables(options, mapped.open_folder(job.run.layout.store_dir))
+    else:
+        owners = RemoteTables(servers.links, options)
     return StepTables(tables, owners)
 
 

@@ -205,3 +205,15 @@ def two(num_classes: int) -> Any:
 
     tables = [Table(name, WIDTH, scale=0.5, optimizer="adagrad") for name in ("patches", "others")]
     return TwoTables(*tables, num_classes)
+
+
+def test_rows_of_one_process_lie_in_files(tmp_path: Path) -> None:
+    in_files, in_memory = context_of(f"--store-dir {tmp_path}"), context_of()
+    assert train(in_files, 3) == train(in_memory, 3)
+    assert np.array_equal(rows(in_files), rows(in_memory))
+    assert str(tmp_path) in Path("/proc/self/maps").read_text()
+
+
+def test_a_folder_without_rows_for_it_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--store-dir .*: each worker holds all weights in its memory"):
+        context_of(f"--store-dir {tmp_path}", "small_cnn")

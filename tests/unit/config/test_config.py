@@ -68,6 +68,7 @@ FLAGS = [
     "--devices",
     "--update",
     "--hold",
+    "--stages",
     "--store-dir",
     "--num-workers",
     "--num-servers",
