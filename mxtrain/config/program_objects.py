@@ -8,6 +8,7 @@ can be imported need no such text: they have names, `module:name`.
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from types import MappingProxyType
 from typing import Any, Mapping, Tuple
@@ -108,8 +109,14 @@ def is_object(text: str) -> bool:
 
 
 def split_names(text: str) -> list[str]:
-    """Return the names that a text joins by commas."""
-    return [part.strip() for part in text.split(",")]
+    """Return the names that a text joins by commas, each with its numbers, as in ndcg:k=5,by=user."""
+    names: list[str] = []
+    for part in map(str.strip, text.split(",")):
+        if names and ":" in names[-1] and re.match(r"\w+=", part):
+            names[-1] += f",{part}"
+        else:
+            names.append(part)
+    return names
 
 
 def _names_and_objects(name: str, value: object) -> list[Any]:

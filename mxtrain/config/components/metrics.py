@@ -28,6 +28,9 @@ class Metric(Component):
 _OWN = "mxtrain.tasks.metrics.metric_functions:"
 _RANKING = "mxtrain.tasks.metrics.ranking_functions:"
 
+# The first candidates that count, and what a task calls those whose candidates are ranked, as the column of their ids.
+_OF_USERS = {"k": Number(10, 1, 1 << 22), "by": Number("", 0, 0)}
+
 METRICS = by_name(
     Metric("accuracy", "the share that is right", factories={"classes": _OWN + "ACCURACY"}),
     Metric(
@@ -75,7 +78,7 @@ METRICS = by_name(
     Metric(
         "ndcg",
         "the gain of each user's first `k` candidates, later ones for less, over what the best order gains",
-        numbers={"k": Number(10, 1, 1 << 22)},
+        numbers=_OF_USERS,
         factories={"labels": _RANKING + "NDCG_OF_LABELS", "numbers": _RANKING + "NDCG_OF_NUMBERS"},
         label="ndcg_at_{k}",
         missing="no user has a candidate with a gain",
@@ -84,7 +87,7 @@ METRICS = by_name(
     Metric(
         "recall_at",
         "the share of what a user has chosen that is among the first `k` candidates",
-        numbers={"k": Number(10, 1, 1 << 22)},
+        numbers=_OF_USERS,
         factories={"labels": _RANKING + "RECALL_AT"},
         label="recall_at_{k}",
         missing="no user has a candidate with the label",

@@ -136,12 +136,13 @@ class TaskLearning(abc.ABC):
             )
         return output.asnumpy(), arrays["label"]
 
-    def groups(self, arrays: Arrays) -> Array | None:
-        """Return a whole number for each row of `predictions_and_targets`, that of the user whose candidate it is.
+    def groups(self, by: str) -> Callable[[Arrays], Array]:
+        """Return the function from arrays to a whole number for each row: that of the user whose candidate it is.
 
-        For metrics that rank the candidates of each user, as `ndcg` does. None where samples are nobody's.
+        For metrics that rank the candidates of each user, as `--metric ndcg:by=user` does; `by` is what it says there,
+        empty if nothing. Rows are those of `predictions_and_targets`.
         """
-        return None
+        raise UsageError(f"--task {self.run.model.task} does not say whose a sample is; give it `groups`")
 
     def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         """Return what an evaluation says of one sample besides its loss, for JSON.

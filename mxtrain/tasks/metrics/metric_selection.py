@@ -172,19 +172,22 @@ def _make_metric(task: Task, spec: Spec, part: int) -> Metric:
         has = f"it takes {', '.join(fitting)}, or module:callable" if fitting else "it takes module:callable"
         raise UsageError(f"--metric {name}: does not fit --task {task.run.model.task}; {has}")
     metric = fitting[name]
-    if metric.is_by_user and type(task).groups is Task.groups:
-        raise UsageError(
-            f"--metric {name}: ranks the candidates of each user, and --task {task.run.model.task} does not say whose "
-            "a sample is; give it `groups`"
-        )
     formula: Formula = load(metric.factories[task.metric_kind])
+    groups = None
     if metric.is_by_user:
-        formula = formula._replace(number=functools.partial(formula.number, **hyperparameters))
+        formula = formula._replace(number=functools.partial(formula.number, k=hyperparameters["k"]))
+        groups = _groups(task, name, hyperparameters["by"])
     elif hyperparameters:
         formula = formula._replace(kept=functools.partial(formula.kept, **hyperparameters))
     label = (metric.label or name).format(**hyperparameters)
-    groups = task.groups if metric.is_by_user else None
     return Named((label,), formula, task.predictions_and_targets, groups, metric.missing)
+
+
+def _groups(task: Task, name: str, by: str) -> Callable[[Arrays], Array]:
+    try:
+        return task.groups(by)
+    except UsageError as error:
+        raise UsageError(f"--metric {name}: ranks the candidates of each user; {error}") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +197,7 @@ class Named:
     names: Sequence[str]
     formula: Formula
     predictions_and_targets: PredictionsAndTargets
-    groups: Callable[[Arrays], Array | None] | None = None  # where it is by user, whose each sample is
+    groups: Callable[[Arrays], Array] | None = None  # where it is by user, whose each sample is
     missing: str = ""  # where the number has no meaning
 
     width = 0
@@ -221,11 +224,10 @@ class Named:
     def _groups_of(self, arrays: Arrays, num_samples: int) -> Array:
         """Return the int64 id of each sample's user; UsageError where they do not fit the samples."""
         assert self.groups is not None, "a metric by user"
-        groups = self.groups(arrays)
-        if groups is None or groups.dtype.kind not in "iu" or groups.size != num_samples:
-            what = "none" if groups is None else f"{groups.dtype} of shape {groups.shape}"
+        groups = np.asarray(self.groups(arrays))
+        if groups.dtype.kind not in "iu" or groups.size != num_samples:
             raise UsageError(
                 f"--metric {self.names[0]}: `groups` of the task has to give {num_samples} whole numbers, one for each "
-                f"sample that counts, and gives {what}"
+                f"sample that counts, and gives {groups.dtype} of shape {groups.shape}"
             )
         return groups.reshape(-1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What the processes of a run hold by kind, by arithmetic: weights, gradients, states and the rest, for its record."""
+"""Kinds of what the processes of a run hold, by arithmetic: weights, gradients, states and the rest, for its record."""
 
 from __future__ import annotations
 

@@ -152,11 +152,15 @@ class Clicks(Classification):
     metric_kind = "labels"
 
     def predictions_and_targets(self, output: Any, arrays: Any) -> tuple[Any, Any]:
-        return output.asnumpy()[:, 1:], arrays["label"].reshape(-1, 1)
+        scores = np.sin(1000 * output.asnumpy()[:, 1:])  # as the two classes are told apart by any net
+        return scores, arrays["label"].reshape(-1, 1)
 
-    def groups(self, arrays: Any) -> Any:
-        brightness = np.abs(arrays["data"]).astype(np.float64).sum(axis=(1, 2, 3))
-        return (1 << 62) + np.floor(brightness * 100).astype(np.int64) % 3
+    def groups(self, by: str) -> Any:
+        def of_brightness(arrays: Any) -> Any:
+            brightness = np.abs(arrays["data"]).astype(np.float64).sum(axis=(1, 2, 3))
+            return (1 << 62) + np.floor(brightness * 100).astype(np.int64) % (5 if by == "five" else 3)
+
+        return of_brightness
 
 
 class WithoutUsers(Classification):
@@ -179,6 +183,9 @@ def test_workers_find_the_same_clicks_to_the_bit() -> None:
     assert names < one.scores.keys() and np.isfinite([one.scores[name] for name in names]).all()
     found = on_workers(3, lambda group: evaluated(flags, group=group, task=Clicks)[0])
     assert found == [one] * 3
+    other = evaluated(f"{flags.replace('ndcg:', 'ndcg:by=five,')}", task=Clicks)[0]
+    changed = {name for name in one.scores if other.scores[name] != one.scores[name]}
+    assert changed == {"val_ndcg_at_3"}
 
 
 def test_a_number_without_a_meaning_is_explained_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -197,7 +204,7 @@ def test_a_number_without_a_meaning_is_explained_once(caplog: pytest.LogCaptureF
 
 def test_a_ranking_needs_to_know_whose_a_sample_is() -> None:
     with pytest.raises(
-        UsageError, match=r"--metric ndcg: ranks the candidates of each user, and --task .* `groups`"
+        UsageError, match=r"--metric ndcg: ranks the candidates of each user; --task .* `groups`"
     ):
         evaluated("--metric ndcg", task=WithoutUsers)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.config.components import metrics
 from mxtrain.core.errors import UsageError, user_message
 from mxtrain.tasks import registry
 from mxtrain.tasks.metrics import metric_selection
@@ -179,3 +180,21 @@ def test_a_score_that_is_not_there_or_no_number() -> None:
         metric_selection.value_of(Score("best"), {"val_loss": 1.0, "val_auc": 0.5, "num_samples": 2})
     with pytest.raises(UsageError, match="--score auc: is no number over the samples of --val"):
         metric_selection.value_of(Score("auc"), {"val_auc": float("nan")})
+
+
+def test_a_metric_may_have_several_numbers_between_commas() -> None:
+    specs = metrics.parse("auc,ndcg:by=shop user,k=3, recall_at:k=5 ,topk")
+    assert [tuple(spec) for spec in specs] == [
+        ("auc", {}),
+        ("ndcg", {"k": 3, "by": "shop user"}),
+        ("recall_at", {"k": 5, "by": ""}),
+        ("topk", {"k": 5}),
+    ]
+    for text, words in (
+        ("auc,k=3", "k=3: unknown name"),
+        ("auc:k=3", "no number 'k'"),
+        ("ndcg:k=3,k=4", "k is given twice"),
+        ("topk:k=3,by=user", "no number 'by'"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            metrics.parse(text)

@@ -113,7 +113,7 @@ def test_what_is_no_ranking_is_refused() -> None:
         number("ndcg", 3, np.zeros(4), np.array([0, 1, -2.0, 3]), users, kind="numbers")
 
 
-@pytest.mark.parametrize("groups", [np.zeros(4), np.zeros((4, 2), int), None])
+@pytest.mark.parametrize("groups", [np.zeros(4), np.zeros((4, 2), int), np.zeros(3, int)])
 def test_groups_that_do_not_fit_the_samples_are_refused(groups: Any) -> None:
     formula = load(metrics.METRICS["ndcg"].factories["labels"])
     metric = Named(("ndcg",), formula, lambda *_: (np.zeros(4), np.ones(4)), lambda _: groups)
