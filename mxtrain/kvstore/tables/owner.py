@@ -28,7 +28,7 @@ class RowPull(Protocol):
 
     @property
     def arrived(self) -> float | None:
-        """When the rows were here, by the monotonic clock; None before."""
+        """The time when the rows were here, by the monotonic clock; None before."""
         ...
 
     def wait(self) -> Array:

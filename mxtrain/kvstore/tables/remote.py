@@ -49,7 +49,7 @@ class RemoteRows:
 
     @property
     def arrived(self) -> float | None:
-        """When the last answer was here; moved rows that came after it are few."""
+        """The time when the last answer was here; moved rows that came after it are few."""
         return max(self._arrivals) if len(self._arrivals) == len(self._answers) else None
 
     def wait(self) -> Array:
