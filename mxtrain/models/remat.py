@@ -140,8 +140,11 @@ def recompute(net: Block, name: str, picture_shape: tuple[int, ...]) -> Recomput
     return RecomputedNet(net, found)
 
 
-def cut(net: Block, flag: str, name: str, picture_shape: tuple[int, ...]) -> Cut:
-    """Return the segments of a net whose graph has been made; UsageError, which names the `flag`, if it has none."""
+def cut(net: Block, flag: str, name: str, picture_shape: tuple[int, ...], has_cuts: bool = True) -> Cut:
+    """Return the segments of a net whose graph has been made; UsageError, which names the `flag`, if it has none.
+
+    A net that `has_cuts` not is one segment.
+    """
     inputs, output = net._cached_graph
     if len(inputs) > 1:
         raise UsageError(
@@ -150,8 +153,8 @@ def cut(net: Block, flag: str, name: str, picture_shape: tuple[int, ...]) -> Cut
     (data,) = inputs
     # What the graph computes, and in which types, was chosen for the whole net; its segments compute the same.
     graph, shapes = graph_rewrites.nodes_and_shapes(output, {data.name: picture_shape})
-    graphs = segments.split(graph, shapes, data.name)
-    if len(graphs) == 1:
+    graphs = segments.split(graph, shapes, data.name) if has_cuts else [segments.whole(graph, data.name)]
+    if has_cuts and len(graphs) == 1:
         raise UsageError(f"{flag}: no cut through {name} would save memory; leave it out")
     queueing = {key: value for key, value in net._flags if key.endswith("_bulk_size")}
     # glibc keeps freed blocks below a threshold that grows up to 32 MB, which would be most of what is saved.

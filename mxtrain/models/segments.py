@@ -41,6 +41,12 @@ def split(graph: Graph, shapes: Shapes, data: str) -> list[Graph]:
     ]
 
 
+def whole(graph: Graph, data: str) -> Graph:
+    """Return the graph as one segment, a graph of the same variables."""
+    head, *_ = graph["heads"]
+    return _between(graph, _place_of(graph, data), head)
+
+
 def lowest_peak(graph: Graph, shapes: Shapes, data: str) -> int:
     """Return the memory that the segments need."""
     first = place_of(graph, data)

@@ -19,6 +19,7 @@ from mxtrain.tasks.net_inputs import OF_COLOURED_PICTURES, NetInputs
 from mxtrain.tasks.task import Description, Metric, Outcome, Score
 
 if TYPE_CHECKING:
+    from mxtrain.models.heads.chunked_head import Softmax
     from mxtrain.models.heads.margins import Margin
     from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
 
@@ -209,19 +210,27 @@ class ChunkedForward:
         from mxtrain.models.heads.class_chunks import head_of
         from mxtrain.runtime import mx
 
+        features, label = self.features(net, arrays), arrays["label"]
         head = head_of(net)
-        features = net(*self.inputs(arrays)).astype("float32", copy=False)
-        label = arrays["label"]
         labels = label.asnumpy().astype(np.int64)
-        if not self.is_training:
-            softmax, ranks = chunked_loss.plain_ranks(head, features, labels, self.margin)
-            rows = np.stack(
-                [ranks.own, ranks.likeliest, ranks.probabilities, np.exp(-softmax.losses)], axis=1
-            )
-            return Outcome(mx.nd.array(softmax.losses), len(label), {}, mx.nd.array(rows, dtype=np.float64))
-        losses, softmax = chunked_loss.losses(head, features, labels, self.margin)
-        counts = class_counts(self.class_weights, label)
-        means = {"accuracy": (float(softmax.are_right.sum()), len(label))}
+        if self.is_training:
+            return self.outcome(*chunked_loss.losses(head, features, labels, self.margin), label)
+        softmax, ranks = chunked_loss.plain_ranks(head, features, labels, self.margin)
+        rows = np.stack([ranks.own, ranks.likeliest, ranks.probabilities, np.exp(-softmax.losses)], axis=1)
+        return Outcome(mx.nd.array(softmax.losses), len(label), {}, mx.nd.array(rows, dtype=np.float64))
+
+    def features(self, net: Net, arrays: NDArrays) -> NDArray:
+        """Return what the head takes of a micro-batch."""
+        features: NDArray = net(*self.inputs(arrays)).astype("float32", copy=False)
+        return features
+
+    def counts(self, label: Any) -> Any:
+        """Return how much each label counts; None where each counts 1."""
+        return class_counts(self.class_weights, label)
+
+    def outcome(self, losses: NDArray, softmax: Softmax, label: Any) -> Outcome:
+        """Return what a training pass comes to, from the loss of each sample."""
+        counts, means = self.counts(label), {"accuracy": (float(softmax.are_right.sum()), len(label))}
         return Outcome(counted(losses, counts), len(label) if counts is None else counts.sum(), means)
 
 

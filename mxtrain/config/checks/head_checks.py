@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxtrain.config import Run, batch_plan
-from mxtrain.config.components import choices, losses, metrics
+from mxtrain.config.components import losses, metrics
 from mxtrain.core.errors import UsageError
 
 LOSSES = ("cross_entropy", *losses.of_target(losses.COSINES))
@@ -35,11 +35,6 @@ def check(run: Run) -> None:
             device != "cpu",
             f"--devices {layout.devices}",
             "the chunks are computed on CPUs; give --devices cpu",
-        ),
-        (
-            layout.hold != choices.HOLD_ALL,
-            f"--hold {layout.hold}",
-            "holds no head in chunks; leave one of them out",
         ),
     ):
         if refused:

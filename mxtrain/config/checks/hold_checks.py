@@ -9,10 +9,27 @@ from mxtrain.core.errors import UsageError, nearest
 FLAG = f"--hold {choices.HOLD_LAYERS}"
 
 
+def is_held(run: Run) -> bool:
+    """Return whether a worker holds a part of what it trains at a time: a segment, or a chunk of the head."""
+    return run.layout.hold == choices.HOLD_LAYERS or has_lent_head(run)
+
+
+def has_lent_head(run: Run) -> bool:
+    """Return whether servers own the chunks of a net's head, and lend them."""
+    layout = run.layout
+    return run.model.head_chunk > 0 and stores.has_owners(layout.kvstore, layout.update)
+
+
+def flag_of(run: Run) -> str:
+    """Return the flag by which a run is held."""
+    is_of_layers = run.layout.hold == choices.HOLD_LAYERS or not has_lent_head(run)
+    return FLAG if is_of_layers else f"--head-chunk {run.model.head_chunk} --update {run.layout.update}"
+
+
 def check(run: Run) -> None:
-    """Raise UsageError for the first flag that does not go with --hold."""
+    """Raise UsageError for the first flag that does not go with --hold, or with a head that servers lend."""
     check_known(run.layout.hold)
-    if run.layout.hold == choices.HOLD_ALL:
+    if not is_held(run):
         return
     _check_store(run)
     _check_whole_nets(run)
@@ -25,15 +42,15 @@ def check_known(hold: str) -> None:
 
 
 def _check_store(run: Run) -> None:
-    store, devices = run.layout.kvstore, run.layout.devices
+    flag, store, devices = flag_of(run), run.layout.kvstore, run.layout.devices
     if len(batch_plan.parse_devices(devices)) > 1 or batch_plan.parse_devices(devices)[0][0] != "cpu":
         raise UsageError(
-            f"{FLAG} with --devices {devices}: a worker computes on one CPU context; give --devices cpu, and more "
+            f"{flag} with --devices {devices}: a worker computes on one CPU context; give --devices cpu, and more "
             "--num-workers"
         )
     if stores.is_cluster(store) and not stores.has_owners(store, run.layout.update):
         raise UsageError(
-            f"{FLAG} with --kvstore {store}: each worker would hold all weights; give --kvstore dist_sync --update "
+            f"{flag} with --kvstore {store}: each worker would hold all weights; give --kvstore dist_sync --update "
             f"{choices.ON_SERVERS}"
         )
 
@@ -55,4 +72,4 @@ def _check_whole_nets(run: Run) -> None:
         ),
     ):
         if refused:
-            raise UsageError(f"{flag} with {FLAG}: {why}")
+            raise UsageError(f"{flag} with {flag_of(run)}: {why}")

@@ -32,7 +32,7 @@ def plain_ranks(
 ) -> tuple[Softmax, Ranks]:
     """Return the softmax of samples without the margin, and their ranks; for no gradients."""
     samples = Samples(features.asnumpy(), labels)
-    pull = _Weights(head, features.context).pull
+    pull = (head.lender or _Weights(head, features.context)).pull
     margin = margin and margin.without()
     (forward,) = chunked_head.softmax([samples], head.lengths, pull, margin)
     return forward, ranks.ranks(samples, forward, head.lengths, pull, margin)

@@ -7,11 +7,12 @@ all chunks is `chunked_loss.py`'s.
 from __future__ import annotations
 
 import warnings
-from typing import Any, Sequence
+from typing import Any, Protocol, Sequence
 
 from mxtrain.core.errors import UsageError
 from mxtrain.models.analysis import shapes
 from mxtrain.models.heads import last_layer
+from mxtrain.models.heads.chunked_head import Chunk
 from mxtrain.models.heads.last_layer import Purpose
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
@@ -37,6 +38,14 @@ class ClassChunk(mx.gluon.HybridBlock):
         return [self.weight] if self.bias is None else [self.weight, self.bias]
 
 
+class Lender(Protocol):
+    """The lender of a head's weights: their owners."""
+
+    def pull(self, chunk: int) -> Chunk:
+        """Return the weights of a chunk."""
+        ...
+
+
 class ChunkedHead(mx.gluon.HybridBlock):
     """The layer in the place of a Dense `layer`: it answers with what that would take, `width` numbers a sample."""
 
@@ -49,6 +58,7 @@ class ChunkedHead(mx.gluon.HybridBlock):
             ClassChunk(f"{layer.prefix}chunk{number}_", (length, width), layer, has_biases)
             for number, length in enumerate(self.lengths)
         ]
+        self.lender: Lender | None = None  # of weights that the parameters do not hold
         for number, chunk in enumerate(self.chunks):
             self.register_child(chunk, str(number))
 

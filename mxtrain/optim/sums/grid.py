@@ -127,8 +127,7 @@ class Grid:
 
     def wide_totals(self, place: int) -> tuple[Array, Array]:
         """Return which blocks of the total at `place` have more digits than float32, and their numbers, end to end."""
-        total, end = self.totals[place], int(self.ends[place])
-        blocks = slice(end - int(self.counts[place]), end)
+        total, blocks = self.totals[place], self.blocks_of(place)
         if total.dtype == np.float32:
             return NO_BLOCKS
         is_wide = self.largest[blocks] >= np.ldexp(1.0, self.scaled[blocks] + FLOAT32_DIGITS)
@@ -136,6 +135,11 @@ class Grid:
         if not len(numbers):
             return NO_BLOCKS
         return numbers, np.concatenate([total[BLOCK * each : BLOCK * (each + 1)] for each in numbers])
+
+    def blocks_of(self, place: int) -> slice:
+        """Return the blocks of the parameter at a place."""
+        end = int(self.ends[place])
+        return slice(end - int(self.counts[place]), end)
 
     def block(self, arrays: Sequence[Array], number: int) -> Array:
         """Return the numbers of a block, one of all parameters' blocks, in `arrays` like the totals."""

@@ -23,7 +23,7 @@ class PartTotals:
 
     def __init__(self, grid: Grid, positions: Sequence[int], totals: Sequence[Array]):
         self.grid, self.totals = grid, totals
-        self._blocks = [slice(grid.ends[each] - grid.counts[each], grid.ends[each]) for each in positions]
+        self._blocks = [grid.blocks_of(each) for each in positions]
         self.is_empty = True
 
     def add(self, gradients: Sequence[Array], is_last: bool = False) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Callable
 
-from mxtrain.config.components.choices import HOLD_LAYERS
+from mxtrain.config.checks import hold_checks
 from mxtrain.models.stages import StagedNet
 from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.held.context import held_context
@@ -20,7 +20,7 @@ from mxtrain.train.step_end import StepResult
 
 def context_of(job: TrainingJob) -> TrainContext:
     """Return everything that a first step of `job` needs."""
-    return held_context(job) if job.run.layout.hold == HOLD_LAYERS else build_context(job)
+    return held_context(job) if hold_checks.is_held(job.run) else build_context(job)
 
 
 def step_of(context: TrainContext) -> Callable[..., StepResult]:

@@ -12,7 +12,9 @@ from typing import Sequence
 import numpy as np
 
 from mxtrain.data.fields import Array
+from mxtrain.kvstore.owners.owned_head import OwnedHead
 from mxtrain.kvstore.owners.owner import GradientSum
+from mxtrain.models.heads.chunked_head import Samples, Softmax
 from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.sums.grid import NO_BLOCKS, Grid, write_maxima
 from mxtrain.optim.sums.part_totals import PartTotals
@@ -67,6 +69,12 @@ class StepGradients:
         """Do with a micro-batch's gradients of a segment what they were computed for."""
         raise NotImplementedError
 
+    def through_head(
+        self, head: OwnedHead, samples: Sequence[Samples], softmaxes: Sequence[Softmax]
+    ) -> list[Array]:
+        """Do the same with those of a head in chunks, and return those of each micro-batch's features."""
+        raise NotImplementedError
+
 
 class PushedGradients(StepGradients):
     """Gradients whose sums go to their owners, exact ones on a `grid`; without one a single micro-batch's."""
@@ -76,7 +84,7 @@ class PushedGradients(StepGradients):
         self._trainer, self._grid, self._has_others = trainer, grid, has_others
         self._buffers = Buffers(np.float32 if grid is None else grid.dtype)
         self._totals: PartTotals | None = None
-        self._pushed: set[str] = set()
+        self._pushed: set[int] = set()  # by the owners' numbers
 
     def take(self, place: int, gradients: Sequence[NDArray], is_last: bool) -> None:
         numbers = [memory(each) for each in gradients]
@@ -96,10 +104,19 @@ class PushedGradients(StepGradients):
             self._buffers.give_back(totals.totals)
         self._totals = None
 
+    def through_head(
+        self, head: OwnedHead, samples: Sequence[Samples], softmaxes: Sequence[Softmax]
+    ) -> list[Array]:
+        return head.backward(samples, softmaxes, self._grid, self._push_chunk)
+
+    def _push_chunk(self, index: int, total: GradientSum) -> None:
+        self._pushed.add(index)
+        self._trainer.push_now(index, total)
+
     def push_others(self) -> None:
         """Give zeros to the owners of all others, which no pass of this worker has reached."""
         for parameter in self.trained.all:
-            if parameter.name not in self._pushed:
+            if self.trained.indices[parameter.name] not in self._pushed:
                 zeros = np.zeros(math.prod(parameter.shape), np.float32)
                 self._push([(parameter, GradientSum(zeros, *NO_BLOCKS))])
 
@@ -117,8 +134,9 @@ class PushedGradients(StepGradients):
         )
 
     def _push(self, sums: Sequence[tuple[Parameter, GradientSum]], kept: Sequence[NDArray] = ()) -> None:
-        self._pushed.update(each.name for each, _ in sums)
-        self._trainer.push([(self.trained.indices[each.name], found) for each, found in sums], kept)
+        numbered = [(self.trained.indices[each.name], found) for each, found in sums]
+        self._pushed.update(index for index, _ in numbered)
+        self._trainer.push(numbered, kept)
 
 
 class LargestGradients(StepGradients):
@@ -132,5 +150,9 @@ class LargestGradients(StepGradients):
     def take(self, place: int, gradients: Sequence[NDArray], is_last: bool) -> None:
         places = [self.trained.places[each.name] for each in self.trained.of_segments[place]]
         for number, gradient in zip(places, gradients):
-            end = self._grid.ends[number]
-            write_maxima(memory(gradient), self.maxima[end - self._grid.counts[number] : end])
+            write_maxima(memory(gradient), self.maxima[self._grid.blocks_of(number)])
+
+    def through_head(
+        self, head: OwnedHead, samples: Sequence[Samples], softmaxes: Sequence[Softmax]
+    ) -> list[Array]:
+        return [head.largest(samples[0], softmaxes[0], self.maxima)]

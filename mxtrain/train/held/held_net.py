@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Sequence
 
+from mxtrain.kvstore.owners.owned_head import OwnedHead
 from mxtrain.models import segments
+from mxtrain.models.heads.class_chunks import ChunkedHead
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import running_statistics
+from mxtrain.models.parameters.weights import layers
 from mxtrain.models.remat import Cut, SegmentedNet
 from mxtrain.models.segment_operators import AnonymousGraph, SegmentOperator, SegmentOperators, anonymous
 from mxtrain.runtime import mx
@@ -38,6 +41,7 @@ class HeldNet(SegmentedNet):
         known = net.collect_params()
         self.segments = [self._segment(graph, known, moving) for graph in cut.graphs]
         self.weights: SegmentWeights | None = None  # set once the owners of the weights are known
+        self.head = next(layers(net, ChunkedHead), None)
 
     def _segment(self, graph: Any, known: Any, moving: dict[str, Parameter]) -> Segment:
         inputs = (segments.HANDED_ON, self.data)
@@ -63,6 +67,11 @@ class HeldNet(SegmentedNet):
         if self.weights is None:
             raise RuntimeError("a net that holds no weights is computed once it has owners of them")
         return self.weights
+
+    def owned_head(self) -> OwnedHead:
+        """Return the head in chunks, of a net that has one, as its owners lend it."""
+        assert self.head is not None and isinstance(self.head.lender, OwnedHead), "set beside `weights`"
+        return self.head.lender
 
     def forward(self, data: NDArray) -> NDArray:
         """Compute the net, outside of training."""

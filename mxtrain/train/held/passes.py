@@ -23,7 +23,7 @@ from mxtrain.train.step import row_of
 from mxtrain.train.step_end import StepRow
 
 if TYPE_CHECKING:
-    from mxtrain.runtime.types import NDArray, NDArrays
+    from mxtrain.runtime.types import NDArray, NDArrays, Net
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +114,24 @@ class Passes:
 
         What the task draws at random before it calls the net it draws once more, the same.
         """
+        last_net, ends = self._rest(micro_batch, stage, weights)
+        mx.random.seed(micro_batch.seed, ctx=self.context.devices[0])
+        with mx.autograd.record():
+            outcome = self.context.forward(last_net, micro_batch.arrays)
+            scaled = outcome.losses * self.scale if self.scale != 1.0 else outcome.losses
+        scaled.backward()
+        row = row_of(self.context, outcome, micro_batch.num_samples)
+        mx.nd.waitall()
+        micro_batch.gradient = ends[0].grad
+        return row
+
+    def _rest(self, micro_batch: MicroBatch, stage: Stage, weights: NDArrays) -> tuple[Net, list[NDArray]]:
+        """Return a function in the place of the net, which computes what is left, and a list for the last one's input.
+
+        That input is there once the function has been called.
+        """
         *before, last = stage
-        ends: list[NDArray] = []  # what the last segment is given
+        ends: list[NDArray] = []
 
         def net(data: NDArray) -> NDArray:
             if ends:
@@ -128,15 +144,7 @@ class Passes:
             ends[0].attach_grad()
             return self.net.computed(last, weights, ends[0], micro_batch.data)
 
-        mx.random.seed(micro_batch.seed, ctx=self.context.devices[0])
-        with mx.autograd.record():
-            outcome = self.context.forward(net, micro_batch.arrays)
-            scaled = outcome.losses * self.scale if self.scale != 1.0 else outcome.losses
-        scaled.backward()
-        row = row_of(self.context, outcome, micro_batch.num_samples)
-        mx.nd.waitall()
-        micro_batch.gradient = ends[0].grad
-        return row
+        return net, ends
 
     def _backward(self, place: int, weights: NDArrays, is_first: bool) -> None:
         for each in self.micro_batches:

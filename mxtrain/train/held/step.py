@@ -14,6 +14,7 @@ from mxtrain.models.parameters.running_statistics import StepStatistics
 from mxtrain.optim.precision import LossScale
 from mxtrain.train.context import TrainContext
 from mxtrain.train.held.gradients import LargestGradients, PushedGradients, StepGradients, TrainedParameters
+from mxtrain.train.held.head_passes import HeadPasses
 from mxtrain.train.held.held_net import HeldNet
 from mxtrain.train.held.micro_batches import MicroBatch, opened
 from mxtrain.train.held.passes import Passes
@@ -96,7 +97,8 @@ def _pass(
         return {}
     net, _ = _held(context)
     statistics = SegmentStatistics(running, net.segments, micro_batches, context.devices[0])
-    passes = Passes(context, net, micro_batches, gradients, statistics, scale)
+    kind_of_passes = Passes if net.head is None else HeadPasses
+    passes = kind_of_passes(context, net, micro_batches, gradients, statistics, scale)
     computed = first_pass.computed(context, context.devices[0], running, passes.run)
     if is_noted:
         statistics.finish()

@@ -44,6 +44,11 @@ class HeldTrainer(TrainerOfOwners):
         self._wait()
         self._sent = self._sender.submit(self._push, sums, kept)
 
+    def push_now(self, index: int, gradient: GradientSum) -> None:
+        """Push the sum of a parameter; its arrays may be written to again once this returns."""
+        self._wait()
+        self.owners.push(index, gradient)
+
     def _push(self, sums: Sequence[tuple[int, GradientSum]], kept: Sequence[Any]) -> None:
         for index, gradient in sums:
             self.owners.push(index, gradient)

@@ -12,13 +12,14 @@ import pytest
 
 from mxtrain.config import Optim
 from mxtrain.kvstore.owners.layout import Layout
-from mxtrain.kvstore.owners.owned_head import OwnedHead
+from mxtrain.kvstore.owners.owned_head import OwnedArray, OwnedHead
+from mxtrain.kvstore.owners.owner import GradientSum
 from mxtrain.kvstore.owners.remote import RemoteOwners
 from mxtrain.models import losses
 from mxtrain.models.heads.chunked_head import Samples
 from mxtrain.models.heads.cosine_head import CosineHead
 from mxtrain.models.heads.margins import of_loss
-from mxtrain.optim.sums.grid import Grid
+from mxtrain.optim.sums.grid import NO_BLOCKS, Grid
 from mxtrain.optim.update import Update
 from mxtrain.runtime import mx
 from tests.support.jobs.owner_jobs import succeed
@@ -50,7 +51,12 @@ def micro_batch(step: int, position: int) -> Samples:
 
 def train(loss: str, num_workers: int, rank: int, owners: RemoteOwners, folder: Path) -> None:
     """Train; a worker whose rank is that of no micro-batch of a step only takes part."""
-    head = OwnedHead(owners, [1, 2, 3], LENGTHS, WIDTH, of_loss(loss))
+    grid = Grid([length * WIDTH for length in LENGTHS], NUM_MICRO_BATCHES)
+    chunks = [
+        [OwnedArray(place + 1, (length, WIDTH), grid.blocks_of(place))]
+        for place, length in enumerate(LENGTHS)
+    ]
+    head = OwnedHead(owners, chunks, of_loss(loss))
     if rank == 0:
         owners.put(0, np.zeros(7, np.float32))
         for index, weights in enumerate(np.split(first_weights(), np.cumsum(LENGTHS)[:-1])):
@@ -58,7 +64,6 @@ def train(loss: str, num_workers: int, rank: int, owners: RemoteOwners, folder: 
         (folder / "begun").touch()
     while not (folder / "begun").exists():  # who pulls before has zeros
         time.sleep(0.01)
-    grid = Grid([length * WIDTH for length in LENGTHS], NUM_MICRO_BATCHES)
     found: dict[str, Any] = {}
     for step in range(STEPS):
         grid.start_step(1.0)
@@ -66,9 +71,13 @@ def train(loss: str, num_workers: int, rank: int, owners: RemoteOwners, folder: 
         samples = [micro_batch(step, position) for position in own]
         if grid.exponents is None:  # which all take from the first micro-batch
             first = [micro_batch(step, 0)]
-            grid.learn(head.largest(first[0], head.forward(first)[0]))
+            maxima = np.zeros(grid.ends[-1], np.float32)
+            head.largest(first[0], head.forward(first)[0], maxima)
+            grid.learn(maxima)
         forward = head.forward(samples)
-        of_features = head.backward(samples, forward, grid.scaled, grid.reach)
+        of_features = head.backward(samples, forward, grid, owners.push) if samples else []
+        for index, length in enumerate([] if samples else LENGTHS):
+            owners.push(index + 1, GradientSum(np.zeros(length * WIDTH, np.float32), *NO_BLOCKS))
         for position, each, gradient in zip(own, forward, of_features):
             found[f"losses{step}.{position}"], found[f"features{step}.{position}"] = each.losses, gradient
         grid.follow(owners.finish().maxima, True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mxtrain import config
-from mxtrain.config.checks import head_checks
+from mxtrain.config.checks import head_checks, hold_checks
 from mxtrain.core.errors import UsageError
 from mxtrain.tasks import registry
 
@@ -29,7 +29,6 @@ def run(**flags: Any) -> config.Run:
         ({"prune": 0.5}, "--prune 0.5 with --head-chunk 1000: .* leave one of them out"),
         ({"metric": "accuracy,auc"}, "--metric auc with --head-chunk 1000: .* evaluate"),
         ({"devices": "gpu"}, "--devices gpu with --head-chunk 1000: .* --devices cpu"),
-        ({"hold": "layers"}, "--hold layers with --head-chunk 1000: .* leave one of them out"),
     ],
 )
 def test_what_needs_all_classes_at_once(flags: dict[str, Any], message: str) -> None:
@@ -43,6 +42,26 @@ def test_what_needs_all_classes_at_once(flags: dict[str, Any], message: str) -> 
 )
 def test_what_goes_with_chunks(flags: dict[str, Any]) -> None:
     head_checks.check(run(**flags))
+
+
+LENT = {"kvstore": "dist_sync", "update": "servers"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"ema": 0.9}, "--ema 0.9 with --head-chunk 1000 --update servers: .* leave it out"),
+        (
+            {"devices": "cpu:0,1"},
+            "--head-chunk 1000 --update servers with --devices cpu:0,1: .* --num-workers",
+        ),
+    ],
+)
+def test_what_needs_all_chunks_at_a_worker(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        hold_checks.check(run(**LENT, **flags))
+    hold_checks.check(run(**LENT))
+    hold_checks.check(run(**flags))  # which holds all chunks
 
 
 def test_other_tasks_have_no_head_in_chunks() -> None:
