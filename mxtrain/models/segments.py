@@ -44,7 +44,7 @@ def split(graph: Graph, shapes: Shapes, data: str) -> list[Graph]:
 def whole(graph: Graph, data: str) -> Graph:
     """Return the graph as one segment, a graph of the same variables."""
     head, *_ = graph["heads"]
-    return _between(graph, _place_of(graph, data), head)
+    return between(graph, place_of(graph, data), head)
 
 
 def lowest_peak(graph: Graph, shapes: Shapes, data: str) -> int:

@@ -32,6 +32,11 @@ def check(run: Run) -> None:
         (model.prune, f"--prune {model.prune:g}", "knows layers that are whole; leave one of them out"),
         (metric, f"--metric {metric}", f"{several}; leave it out, and give it to evaluate"),
         (
+            layout.stages > 1,
+            f"--stages {layout.stages}",
+            "has no device for the chunks; leave one of them out",
+        ),
+        (
             device != "cpu",
             f"--devices {layout.devices}",
             "the chunks are computed on CPUs; give --devices cpu",

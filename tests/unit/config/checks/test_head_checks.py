@@ -28,6 +28,7 @@ def run(**flags: Any) -> config.Run:
         ({"teacher": "runs/a"}, "--teacher runs/a with --head-chunk 1000: .* leave it out"),
         ({"prune": 0.5}, "--prune 0.5 with --head-chunk 1000: .* leave one of them out"),
         ({"metric": "accuracy,auc"}, "--metric auc with --head-chunk 1000: .* evaluate"),
+        ({"stages": 2}, "--stages 2 with --head-chunk 1000: .* leave one of them out"),
         ({"devices": "gpu"}, "--devices gpu with --head-chunk 1000: .* --devices cpu"),
     ],
 )
