@@ -9,18 +9,19 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 import numpy as np
 
 from mxtrain.config import Run
 from mxtrain.config.components import losses as loss_names
 from mxtrain.config.components import nets as net_names
-from mxtrain.core.errors import DataError
+from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.data.arrays import array_fields, array_sets, table_selection
 from mxtrain.data.arrays.array_fields import Input
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.ids import id_reader, id_tables
+from mxtrain.data.ids.column_roles import IDS
 from mxtrain.data.ids.id_tables import SampleArrays
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import label_checks, sample_weights, targets
@@ -149,6 +150,16 @@ class Recommendation(Task, TaskPrediction):
     def metrics(self) -> Sequence[Metric]:
         return self.predicted.metrics()
 
+    def groups(self, by: str) -> Callable[[Arrays], Array]:
+        names = next((each.names for each in self.inputs if each.name == IDS), ())
+        if by not in names:
+            hint = nearest(by, names) if by else ""
+            raise UsageError(
+                f"by={by} is no column of categories{hint} ({', '.join(names) or 'there is none'}); give the one whose "
+                "ids are users, as in ndcg:by=user"
+            )
+        return functools.partial(_ids_of_column, names.index(by))
+
     def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         return self.predicted.sample_result(output, arrays)
 
@@ -203,6 +214,11 @@ def _check_clicks(dataset: Dataset, names: list[str]) -> list[str]:
             "(unknown); give --loss l2 for numbers"
         )
     return names
+
+
+def _ids_of_column(place: int, arrays: Arrays) -> Array:
+    ids: Array = arrays[IDS][:, place]
+    return ids
 
 
 def _in_words(taken: Input) -> str:

@@ -18,6 +18,8 @@ from tests.support.runs import assert_same_end, records, rows_of, scores_of
 
 SMALL = ["--batch-size", "100", "--micro-batch", "25", "--threads", "1", "--log", "none"]
 
+RANKED = ["--metric", "calibration,ndcg:k=3,by=user,recall_at:k=3,by=user"]
+
 
 def commands(folder: Path) -> list[list[str]]:
     """The commands of the page behind the first one, which writes data, with files in this folder."""
@@ -54,15 +56,17 @@ def test_the_commands_of_the_page(folder: Path, command: Command) -> None:
         values = {**next(csv.DictReader(file))}
     (answer,) = predict(folder / "runs" / "clicks", [{**values, "tags": values["tags"].split("|")}])
     assert answer == {"click": pytest.approx(float(rows[0]["click"]), abs=1e-6)}
-    evaluated = json.loads(succeed(command, ["mxtrain.evaluate", str(folder / "runs" / "clicks"), "--json"]))
+    evaluate = ["mxtrain.evaluate", str(folder / "runs" / "clicks"), "--json", *RANKED]
+    evaluated = json.loads(succeed(command, evaluate))
+    assert all(0 < evaluated[f"val_{name}"] < 2 for name in ("calibration", "ndcg_at_3", "recall_at_3"))
     assert scores_of(evaluated)["val_auc"] == max(
         scores_of(each)["val_auc"] for each in records(folder / "runs" / "clicks", "eval")
     )
     succeed(command, pack)
     store = of_records.index("--kvstore")
     alone = [*of_records[:store], *of_records[store + 6 :]]
-    succeed(command, [*of_records, *SMALL, "--start-timeout", "60"])
-    succeed(command, [*alone, *SMALL, "--out", str(folder / "runs" / "alone")])
+    succeed(command, [*of_records, *SMALL, *RANKED, "--start-timeout", "60"])
+    succeed(command, [*alone, *SMALL, *RANKED, "--out", str(folder / "runs" / "alone")])
     assert_same(folder / "runs" / "packed", folder / "runs" / "alone")
 
 

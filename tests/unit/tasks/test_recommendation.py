@@ -72,6 +72,41 @@ def test_clicks_have_metrics_of_clicks(tmp_path: Path) -> None:
     assert selection.score.name == "auc"
 
 
+def test_candidates_are_ranked_by_a_column(tmp_path: Path) -> None:
+    task = task_of(csv(tmp_path), f"{FLAGS} --metric ndcg:k=2,by=user")
+    ids = np.array([[5, 1], [6, 1], [5, 2]])
+    assert task.groups("item")({"ids": ids}).tolist() == [1, 1, 2]
+    (*_, metric) = metric_selection.of_task(task).metrics
+    output = Answer(np.array([[0.3], [0.9], [0.5]]))
+    state = metric.state(output, {"ids": ids, "label": np.array([[1], [0], [0]], np.float32)})
+    # Of user 5 the item that was clicked comes second, and of user 6 none was.
+    assert metric.finish([state]) == {"ndcg_at_2": pytest.approx(1 / np.log2(3))}
+
+
+class Answer:
+    def __init__(self, scores: Any):
+        self.asnumpy = lambda: scores
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        (
+            "ndcg",
+            r"--metric ndcg: ranks the candidates of each user; by= is no column of categories \(user, item\)",
+        ),
+        ("recall_at:by=usr", "--metric recall_at: .* by=usr is no column of categories; did you mean 'user'"),
+        (
+            "ndcg:by=age",
+            r"by=age is no column of categories.*give the one whose ids are users, as in ndcg:by=user",
+        ),
+    ],
+)
+def test_candidates_of_nobody_are_refused(metric: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=words):
+        metric_selection.of_task(task_of(csv(tmp_path), f"{FLAGS} --metric {metric}"))
+
+
 def test_a_description_is_that_of_packed_records(tmp_path: Path) -> None:
     source = csv(tmp_path)
     done = in_this_process("pack", Path(source), tmp_path / "rec", "--from", "ids", *FLAGS.split())
