@@ -154,7 +154,12 @@ def run_of(checkpoint: Checkpoint, instead: Mapping[str, Any]) -> Run:
     flat = checkpoint.state["config"]
     values = {name: value for name, value in instead.items() if name in VALUES and value is not None}
     objects = {name: value for name, value in instead.items() if name not in VALUES}
-    whole = {**flat, **values, "head_chunk": 0}  # a net answers as a whole, however it has been trained
+    whole = {
+        **flat,
+        **values,
+        "head_chunk": 0,
+        "head_classes": 0,
+    }  # a net answers as a whole, however it has been trained
     before = dataclasses.replace(config.from_flat(whole), explicit=frozenset(whole))  # for another task too
     run, _ = from_python.with_objects(before, objects)
     own = {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mxtrain.models.heads.margins import Margin
     from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
 
+HEAD_CLASSES = "head_classes"  # in the arrays of a micro-batch: those over which its loss is, if not all
 # Of an evaluation of a head in chunks, where nothing has the scores of all classes.
 RANK_COLUMNS = ("rank", "predicted", "probability", "label_probability")
 
@@ -214,7 +215,8 @@ class ChunkedForward:
         head = head_of(net)
         labels = label.asnumpy().astype(np.int64)
         if self.is_training:
-            return self.outcome(*chunked_loss.losses(head, features, labels, self.margin), label)
+            classes = arrays[HEAD_CLASSES].asnumpy() if HEAD_CLASSES in arrays else None
+            return self.outcome(*chunked_loss.losses(head, features, labels, self.margin, classes), label)
         softmax, ranks = chunked_loss.plain_ranks(head, features, labels, self.margin)
         rows = np.stack([ranks.own, ranks.likeliest, ranks.probabilities, np.exp(-softmax.losses)], axis=1)
         return Outcome(mx.nd.array(softmax.losses), len(label), {}, mx.nd.array(rows, dtype=np.float64))

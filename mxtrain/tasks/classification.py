@@ -21,8 +21,10 @@ from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.data.labels import class_weights, label_checks
 from mxtrain.models.contract import Contract, of_pictures
+from mxtrain.models.heads import class_samples
 from mxtrain.tasks import task_flags
 from mxtrain.tasks.classes import (
+    HEAD_CLASSES,
     ChunkedForward,
     ClassificationForward,
     answered,
@@ -111,6 +113,10 @@ class Classification(Task, TaskPrediction):
         return mixup.mix(data, label, step, position, seed=self.run.optim.seed, **alphas)
 
     def prepare(self, arrays: Arrays, step: int, position: int) -> Arrays:
+        num_taken = self.run.model.head_classes
+        if 0 < num_taken < len(self.class_names):
+            draw = len(self.class_names), num_taken, self.run.optim.seed, step
+            return {**arrays, HEAD_CLASSES: class_samples.step_classes(arrays["label"], *draw)}
         mixed_in = self.mix(arrays["data"], arrays["label"], step, position)
         if mixed_in is None:
             return arrays

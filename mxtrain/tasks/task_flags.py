@@ -24,7 +24,7 @@ OF_PICTURES = frozenset(
 )
 OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing", "class_weights"))
 OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
-OF_CHUNKS = frozenset(("head_chunk",))
+OF_CHUNKS = frozenset(("head_chunk", "head_classes"))
 OF_TEXT = frozenset(("window",))
 OF_TABLES = frozenset(("target", "inputs", "exclude", "categories", "missing", "log_columns"))
 OF_IDS = frozenset(("lists", "list_separator", "list_length", "column_names"))

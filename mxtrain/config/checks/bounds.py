@@ -39,6 +39,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "skip_bad": (0, MOST_STEPS),
     "num_classes": (0, MOST_CLASSES),
     "head_chunk": (0, MOST_CLASSES),
+    "head_classes": (0, MOST_CLASSES),
     "window": (1, 1 << 20),
     "num_workers": (1, MOST_PROCESSES),
     "num_servers": (1, MOST_PROCESSES),

@@ -13,6 +13,11 @@ METRIC = "accuracy"  # which evaluations have anyway
 def check(run: Run) -> None:
     """Raise UsageError for the first flag that does not go with --head-chunk."""
     if not run.model.head_chunk:
+        if run.model.head_classes:
+            raise UsageError(
+                f"--head-classes {run.model.head_classes}: the head is whole; give --head-chunk too, such as 65536, or "
+                "leave it out"
+            )
         return
     data, model, optim, layout = run.data, run.model, run.optim, run.layout
     flag = f"--head-chunk {model.head_chunk}"

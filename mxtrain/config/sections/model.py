@@ -56,6 +56,11 @@ class Model:
         "compute the last layer so many classes at a time, each chunk a parameter of its own, and never all logits; "
         "for very many classes; 0: as a whole",
     )
+    head_classes: int = flag(
+        0,
+        "with --head-chunk: learn from so many classes a step, those of a micro-batch's samples and others drawn anew; "
+        "0: from all",
+    )
     class_weights: str = flag(
         "none",
         "how much each class counts in the training loss: none | auto (rare ones more) | a number for each, as in "

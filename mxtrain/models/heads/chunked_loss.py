@@ -10,7 +10,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from mxtrain.data.fields import Array
-from mxtrain.models.heads import chunked_head, ranks
+from mxtrain.models.heads import chunked_head, class_samples, ranks
 from mxtrain.models.heads.chunked_head import Chunk, Samples, Softmax
 from mxtrain.models.heads.class_chunks import ChunkedHead
 from mxtrain.models.heads.margins import Margin
@@ -20,10 +20,17 @@ from mxtrain.runtime.types import NDArray
 
 
 def losses(
-    head: ChunkedHead, features: NDArray, labels: Array, margin: Margin | None
+    head: ChunkedHead,
+    features: NDArray,
+    labels: Array,
+    margin: Margin | None,
+    classes: Array | None = None,
 ) -> tuple[NDArray, Softmax]:
-    """Return the loss of each sample, with gradients of features and weights, and what it is made of."""
-    function = _ChunkedLoss(head, features, labels, margin)
+    """Return the loss of each sample, with gradients of features and weights, and what it is made of.
+
+    It is over all classes, or over these, sorted, those of the labels among them.
+    """
+    function = _ChunkedLoss(head, features, labels, margin, classes)
     return function(features, *function.trained), function.softmax
 
 
@@ -51,10 +58,22 @@ class _Weights:
 class _ChunkedLoss(mx.autograd.Function):
     """The function from features and the head's trained arrays to losses."""
 
-    def __init__(self, head: ChunkedHead, features: NDArray, labels: Array, margin: Margin | None):
+    def __init__(
+        self,
+        head: ChunkedHead,
+        features: NDArray,
+        labels: Array,
+        margin: Margin | None,
+        classes: Array | None,
+    ):
         super().__init__()
-        self._lengths, self._labels, self._margin = head.lengths, labels, margin
+        self._head, self._labels, self._margin, self._classes = head, labels, margin, classes
         self._weights = _Weights(head, features.context)
+        self._lengths, self._pull = head.lengths, self._weights.pull
+        if classes is not None:
+            taken = class_samples.gathered(classes, head.lengths, self._weights.pull)
+            self._lengths, self._pull = [len(classes)], lambda chunk: taken
+            self._labels = np.searchsorted(classes, labels)
         # MXNet 1.9.1 passes no gradient on behind an input that wants none.
         self._are_trained = [[each.grad_req != "null" for each in chunk.parameters] for chunk in head.chunks]
         self.trained = [
@@ -66,13 +85,11 @@ class _ChunkedLoss(mx.autograd.Function):
 
     def forward(self, features: NDArray, *trained: NDArray) -> NDArray:
         self._samples = Samples(features.asnumpy(), self._labels)
-        (self.softmax,) = chunked_head.softmax(
-            [self._samples], self._lengths, self._weights.pull, self._margin
-        )
+        (self.softmax,) = chunked_head.softmax([self._samples], self._lengths, self._pull, self._margin)
         return mx.nd.array(self.softmax.losses, ctx=features.context)
 
     def backward(self, of_losses: NDArray) -> Sequence[NDArray]:
-        gradients: list[list[NDArray]] = [[] for _ in self._lengths]
+        gradients: list[list[NDArray]] = [[] for _ in self._head.lengths]
 
         def push(chunk: int, gradient: Chunk) -> None:
             trained = zip(gradient, self._are_trained[chunk])
@@ -80,8 +97,18 @@ class _ChunkedLoss(mx.autograd.Function):
                 mx.nd.array(each, dtype=np.float32) for each, is_trained in trained if is_trained
             ]
 
+        def push_classes(_: int, gradient: Chunk) -> None:
+            lengths, classes = self._head.lengths, np.asarray(self._classes)
+            for chunk, place in enumerate(zip(chunked_head.firsts(lengths), lengths)):
+                push(chunk, class_samples.scattered_chunk(gradient, classes, *place))
+
         samples = [self._samples._replace(counts=of_losses.asnumpy().astype(np.float64))]
         (of_features,) = chunked_head.gradients(
-            samples, [self.softmax], self._lengths, self._weights.pull, push, self._margin
+            samples,
+            [self.softmax],
+            self._lengths,
+            self._pull,
+            push if self._classes is None else push_classes,
+            self._margin,
         )
         return [mx.nd.array(of_features), *(each for of_chunk in gradients for each in of_chunk)]

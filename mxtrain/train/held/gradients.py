@@ -12,7 +12,7 @@ from typing import Sequence
 import numpy as np
 
 from mxtrain.data.fields import Array
-from mxtrain.kvstore.owners.owned_head import OwnedHead
+from mxtrain.kvstore.owners.owned_head import OwnedHead, SampledHead
 from mxtrain.kvstore.owners.owner import GradientSum
 from mxtrain.models.heads.chunked_head import Samples, Softmax
 from mxtrain.optim.sums.exact_gradients import memory
@@ -70,7 +70,7 @@ class StepGradients:
         raise NotImplementedError
 
     def through_head(
-        self, head: OwnedHead, samples: Sequence[Samples], softmaxes: Sequence[Softmax]
+        self, head: OwnedHead | SampledHead, samples: Sequence[Samples], softmaxes: Sequence[Softmax]
     ) -> list[Array]:
         """Do the same with those of a head in chunks, and return those of each micro-batch's features."""
         raise NotImplementedError
@@ -105,7 +105,7 @@ class PushedGradients(StepGradients):
         self._totals = None
 
     def through_head(
-        self, head: OwnedHead, samples: Sequence[Samples], softmaxes: Sequence[Softmax]
+        self, head: OwnedHead | SampledHead, samples: Sequence[Samples], softmaxes: Sequence[Softmax]
     ) -> list[Array]:
         return head.backward(samples, softmaxes, self._grid, self._push_chunk)
 
@@ -153,6 +153,6 @@ class LargestGradients(StepGradients):
             write_maxima(memory(gradient), self.maxima[self._grid.blocks_of(number)])
 
     def through_head(
-        self, head: OwnedHead, samples: Sequence[Samples], softmaxes: Sequence[Softmax]
+        self, head: OwnedHead | SampledHead, samples: Sequence[Samples], softmaxes: Sequence[Softmax]
     ) -> list[Array]:
         return [head.largest(samples[0], softmaxes[0], self.maxima)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 import numpy as np
 
 from mxtrain.data.fields import Array
-from mxtrain.kvstore.owners.owned_head import OwnedArray, OwnedHead
+from mxtrain.kvstore.owners.owned_head import OwnedArray, OwnedHead, SampledHead
 from mxtrain.kvstore.owners.owner import Owners
 from mxtrain.models.heads.chunked_head import Samples
 from mxtrain.models.heads.class_chunks import ChunkedHead
@@ -19,7 +19,7 @@ from mxtrain.models.heads.margins import Margin
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Parameter
-from mxtrain.tasks.classes import ChunkedForward
+from mxtrain.tasks.classes import HEAD_CLASSES, ChunkedForward
 from mxtrain.train.held.micro_batches import MicroBatch
 from mxtrain.train.held.passes import Passes
 from mxtrain.train.held.segment_weights import Stage
@@ -92,7 +92,7 @@ class HeadPasses(Passes):
 
     def _through_the_head(self, features: Sequence[NDArray], rows: dict[int, StepRow]) -> list[Array]:
         """Note the row of each micro-batch, and return the gradients of their features."""
-        head, forward = self.net.owned_head(), self._forward_function
+        head, forward = self._head(), self._forward_function
         scale = np.float32(self.scale)
         samples = []
         for each, of_batch in zip(self.micro_batches, features):
@@ -100,12 +100,20 @@ class HeadPasses(Passes):
             counts = forward.counts(label)
             scaled = scale if counts is None else counts.asnumpy() * scale
             labels = label.asnumpy().astype(np.int64)
+            if HEAD_CLASSES in each.arrays:
+                labels = np.searchsorted(each.arrays[HEAD_CLASSES].asnumpy(), labels)
             samples.append(Samples(of_batch.asnumpy(), labels, np.asarray(scaled, np.float64)))
         softmaxes = head.forward(samples)
         for each, softmax in zip(self.micro_batches, softmaxes):
             outcome = forward.outcome(mx.nd.array(softmax.losses), softmax, each.arrays["label"])
             rows[each.position] = row_of(self.context, outcome, each.num_samples)
         return self.gradients.through_head(head, samples, softmaxes)
+
+    def _head(self) -> OwnedHead | SampledHead:
+        head = self.net.owned_head()
+        if HEAD_CLASSES not in self.micro_batches[0].arrays:
+            return head
+        return head.of_classes([each.arrays[HEAD_CLASSES].asnumpy() for each in self.micro_batches])
 
     @property
     def _forward_function(self) -> ChunkedForward:

@@ -17,14 +17,18 @@ FLAGS = (
     "--model benchmarks.same_curve.nets:with_both --image-size 16 --val-resize 16 --augment none --lr 0.01"
 )
 FLAGS += " --optimizer adamw --clip-norm 1 --head-chunk 4 --threads 1 --log none --sample-steps 0"
-LOSSES = {"plain": "cross_entropy", "margin": "arcface:scale=8,margin=0.3"}
+LOSSES = {
+    "plain": ["cross_entropy"],
+    "margin": ["arcface:scale=8,margin=0.3"],
+    "sample": ["cross_entropy", "--head-classes", "6"],
+}
 SERVERS, PEERS = "--kvstore dist_sync --update servers", "--kvstore allreduce"
 slow = pytest.mark.slow
 
 
 def line_of(digits: Path, loss: str) -> list[str]:
     data = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec")]
-    return [*data, *FLAGS.split(), "--loss", LOSSES[loss]]
+    return [*data, *FLAGS.split(), "--loss", *LOSSES[loss]]
 
 
 @pytest.mark.timeout(300)
@@ -39,6 +43,7 @@ def line_of(digits: Path, loss: str) -> list[str]:
         pytest.param("margin", 1, 2, SERVERS, marks=slow),
         pytest.param("margin", 3, 2, SERVERS, marks=slow),
         pytest.param("margin", 2, 0, PEERS, marks=slow),
+        pytest.param("sample", 3, 2, SERVERS, marks=slow),
     ],
 )
 def test_workers_and_servers_are_one_process_to_the_bit(

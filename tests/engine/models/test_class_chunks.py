@@ -100,6 +100,27 @@ def test_a_net_trains_as_with_a_whole_head(flags: str, model: str) -> None:
         assert results[0] == pytest.approx(results[1], rel=1e-3)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_sample_of_the_classes(loss: str) -> None:
+    """Of 13 classes 6 a step: the loss is the softmax over these, and no other class has a gradient."""
+    context = context_of(f"--loss {loss} --head-chunk 5 --head-classes 6 --seed 3")
+    (batch,) = batches(4, 4, seed=5)
+    arrays = context.task.prepare(batch.arrays, 7, 0)
+    classes = arrays["head_classes"]
+    assert len(classes) == 6 and set(batch.arrays["label"]) <= set(classes)
+    assert not np.array_equal(classes, context.task.prepare(batch.arrays, 8, 0)["head_classes"])
+    head = head_of(context.net)
+    in_mxnet = {name: mx.nd.array(each, dtype=each.dtype) for name, each in arrays.items()}
+    with mx.autograd.record():
+        outcome = context.forward(context.net, in_mxnet)
+    outcome.losses.backward()
+    of_rows = np.concatenate([np.abs(chunk.weight.grad().asnumpy()).sum(axis=1) for chunk in head.chunks])
+    assert (np.flatnonzero(of_rows) == classes).all()
+    assert outcome.losses.asnumpy().max() > 0
+    everything = context_of(f"--loss {loss} --head-chunk 5 --head-classes 13")
+    assert "head_classes" not in everything.task.prepare(batch.arrays, 7, 0)
+
+
 def test_a_frozen_chunk_stays_as_it_is() -> None:
     context = context_of("--head-chunk 5 --freeze *.1.weight")
     before = [chunk.weight.data().asnumpy() for chunk in head_of(context.net).chunks]

@@ -60,6 +60,7 @@ FLAGS = [
     "--remat",
     "--loss",
     "--head-chunk",
+    "--head-classes",
     "--class-weights",
     "--amp",
     "--amp-table",

@@ -20,6 +20,8 @@ CHUNK = "--head-chunk 3 --optimizer adam --clip-norm 0.5"
         ("--micro-batch 16", ""),
         ("--micro-batch 4 --loss arcface:scale=8,margin=0.3 --class-weights 1,2,0.5,3", DROPPING_NET),
         ("--micro-batch 4 --freeze *.0.weight", ""),
+        ("--micro-batch 4 --head-classes 2", ""),
+        ("--micro-batch 16 --head-classes 3 --loss cosface:scale=8,margin=0.2", ""),
     ],
 )
 def test_chunks_with_their_owners(flags: str, net: str) -> None:

@@ -45,6 +45,12 @@ def test_what_goes_with_chunks(flags: dict[str, Any]) -> None:
     head_checks.check(run(**flags))
 
 
+def test_a_sample_of_the_classes_of_a_head_that_is_whole() -> None:
+    with pytest.raises(UsageError, match=r"--head-classes 50: .* give --head-chunk too"):
+        head_checks.check(run(head_chunk=0, head_classes=50))
+    head_checks.check(run(head_classes=50))
+
+
 LENT = {"kvstore": "dist_sync", "update": "servers"}
 
 
