@@ -16,8 +16,7 @@ import numpy as np
 from mxtrain.core.errors import DataError
 from mxtrain.data.fields import BadSample, Field
 from mxtrain.models.contract import Contract
-from mxtrain.tasks.metrics.metric_functions import AUC_OF_LABELS
-from mxtrain.tasks.metrics.metric_selection import Named
+from mxtrain.tasks.metrics import metric_selection
 from mxtrain.tasks.task import Outcome, Score, Task
 
 WIDTH = 16
@@ -59,7 +58,7 @@ class Liking(Task):
         return forward
 
     def metrics(self):
-        return (Named(("auc",), AUC_OF_LABELS, self.predictions_and_targets),)
+        return (metric_selection.named("auc", self.metric_kind, self.predictions_and_targets),)
 
     def predictions_and_targets(self, output, arrays):
         return output.asnumpy().reshape(-1, 1), arrays["likes"].reshape(-1, 1)

@@ -87,10 +87,10 @@ def duplicate_message(name: str) -> str:
 
 
 def remarks(metrics: Sequence[Metric], scores: Mapping[str, Any]) -> list[str]:
-    """Return a line for each metric of --metric that is no number in an evaluation, with the reason."""
+    """Return a line for each metric by name that is no number in an evaluation, with the reason."""
     named = [metric for metric in metrics if isinstance(metric, Named)]
     return [
-        f"--metric {metric.names[0]}: {NO_NUMBER} over the samples of --val, as {metric.missing}"
+        f"val_{metric.names[0]} {NO_NUMBER} over the samples of --val, as {metric.missing}"
         for metric in named
         if math.isnan(scores[f"val_{metric.names[0]}"])
     ]
@@ -181,6 +181,14 @@ def _make_metric(task: Task, spec: Spec, part: int) -> Metric:
         formula = formula._replace(kept=functools.partial(formula.kept, **hyperparameters))
     label = (metric.label or name).format(**hyperparameters)
     return Named((label,), formula, task.predictions_and_targets, groups, metric.missing)
+
+
+def named(name: str, metric_kind: str, predictions_and_targets: PredictionsAndTargets) -> Named:
+    """Return the metric of a name that takes no numbers, for a task of this kind that has it anyway."""
+    metric = components.METRICS[name]
+    return Named(
+        (name,), load(metric.factories[metric_kind]), predictions_and_targets, missing=metric.missing
+    )
 
 
 def _groups(task: Task, name: str, by: str) -> Callable[[Arrays], Array]:

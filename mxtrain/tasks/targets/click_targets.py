@@ -10,10 +10,8 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mxtrain.config.components import metrics as components
-from mxtrain.config.components.component import load
 from mxtrain.data.fields import Array, Arrays
-from mxtrain.tasks.metrics.metric_selection import Named
+from mxtrain.tasks.metrics import metric_selection
 from mxtrain.tasks.targets.several_labels import PredictedLabels, probabilities
 from mxtrain.tasks.task import Metric, Score
 
@@ -30,7 +28,7 @@ class PredictedClicks(PredictedLabels):
         return f"{', '.join(self.names)} as yes or no"
 
     def metrics(self) -> Sequence[Metric]:
-        return [_metric(components.METRICS[name]) for name in METRICS]
+        return [metric_selection.named(name, self.metric_kind, _scores_and_labels) for name in METRICS]
 
     def shown(self, output: Any) -> dict[str, Any]:
         """Return the probability of each label by its name, for JSON, from the output of one sample."""
@@ -38,11 +36,6 @@ class PredictedClicks(PredictedLabels):
 
     def in_words(self, shown: Mapping[str, Any]) -> str:
         return ", ".join(f"{name} {share:.4f}" for name, share in shown.items())
-
-
-def _metric(component: components.Metric) -> Named:
-    formula = load(component.factories["labels"])
-    return Named((component.name,), formula, _scores_and_labels, missing=component.missing)
 
 
 def _scores_and_labels(output: Any, arrays: Arrays) -> tuple[Array, Array]:

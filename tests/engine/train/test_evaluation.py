@@ -192,7 +192,7 @@ def test_a_number_without_a_meaning_is_explained_once(caplog: pytest.LogCaptureF
     flags = f"--micro-batch 5 --metric {CLICK_METRICS}"
     on_workers(3, lambda group: evaluated(flags, group=group, task=NoClicks)[0])
     assert [record.getMessage() for record in caplog.records] == [
-        f"--metric {name}: is no number over the samples of --val, as {reason}"
+        f"val_{name} is no number over the samples of --val, as {reason}"
         for name, reason in (
             ("auc", "there is no sample with the label, or none without"),
             ("calibration", "no sample has the label"),
