@@ -41,7 +41,7 @@ CLICKS = "binary_cross_entropy"
 
 
 class Recommendation(Task, TaskPrediction):
-    """The task; its description has `inputs`, `labels` or `targets`, and the place of weights."""
+    """The task; its description has `inputs`, `class_names` or `targets`, and the place of weights."""
 
     flags = task_flags.OF_TABLES | task_flags.OF_IDS | {"model", "loss", "sample_weight"}
     nets = net_names.that_take(net_names.IDS)
@@ -77,7 +77,7 @@ class Recommendation(Task, TaskPrediction):
         if "targets" in self.description:
             described = targets.numbers_of_json(self.description["targets"])
             return PredictedNumbers(described, "l2" if loss == loss_names.AUTO else loss)
-        return PredictedClicks(self.description["labels"], CLICKS if loss == loss_names.AUTO else loss)
+        return PredictedClicks(self.description["class_names"], CLICKS if loss == loss_names.AUTO else loss)
 
     @property
     def step_means(self) -> Sequence[str]:
@@ -194,7 +194,7 @@ def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[st
     loss = loss_names.parse(run.model.loss).name
     are_clicks = label_checks.are_yes_or_no(train.labels())
     if loss in loss_names.of_target(loss_names.LABELS) or (loss == loss_names.AUTO and are_clicks):
-        return {"labels": _check_clicks(train, list(names))}
+        return {"class_names": _check_clicks(train, list(names))}
     return {"targets": targets.check_targets(train, val, tuple(names)).as_json()}
 
 

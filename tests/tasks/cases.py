@@ -16,7 +16,7 @@ from examples import own_task_data
 from mxtrain.data.records.recordio import Label
 from tests.support.data import several_shapes
 from tests.support.user_code import majority_data
-from tests.tasks.data import dials, readings, steps, stripes, texts
+from tests.tasks.data import dials, readings, steps, stripes, tastes, texts
 from tests.tasks.data.linear import (
     dials_r2,
     gauges_r2,
@@ -24,6 +24,7 @@ from tests.tasks.data.linear import (
     shapes_precision,
     spirals_accuracy,
     stripes_accuracy,
+    tastes_auc,
     waves_r2,
 )
 
@@ -68,6 +69,7 @@ class Case:
     overfit: str = "--max-steps 60"  # until two batches are known by heart
     has_narrow: bool = True  # operators that --amp bf16 runs in bfloat16 at this size
     predict: tuple[str, ...] = ()  # its arguments; {folder} is the data's
+    store: str = ""  # how, over a cluster, where it takes one way alone
     is_in_ci: bool = False  # or else its tests are slow
 
 
@@ -310,7 +312,32 @@ GAUGE = Case(
     predict=("{folder}/one.csv",),
 )
 
-ALL = (CLASSIFICATION, MAJORITY, MULTILABEL, LM, SEQUENCES, TOKENS, REGRESSION, VECTORS, SERIES, GAUGE)
+RECOMMENDATION = Case(
+    name="recommendation",
+    write=tastes.write,
+    flags="--task recommendation --model deepfm:hidden=16,rate_factor=20 --loss binary_cross_entropy "
+    "--optimizer adam --lr 0.01 --weight-decay 0",
+    learn="--batch-size 32 --epochs 12",
+    bar=Bar("val_auc", 0.9),
+    linear=tastes_auc,
+    hostile={
+        "empty": Hostile(emptied, "too few for the lengths of its arrays"),
+        "cut short": Hostile(cut, "bytes, but its"),
+        "too long": Hostile(lambda label, payload: (label, payload + b"0000"), "its arrays end at byte"),
+        "label is neither": Hostile(labelled(2.0), "its like is 2; a label is 1", is_skipped=False),
+        "label is no number": Hostile(labelled(np.nan), "its like is nan", is_skipped=False),
+        "two labels": Hostile(labelled((1.0, 0.0)), "labels of shape (2,)", is_skipped=False),
+    },
+    num_learnt=(2500, 500),
+    has_narrow=False,  # a net with a table is no graph
+    store="--update servers",
+    predict=("{folder}/one.csv",),
+)
+
+ALL = (
+    *(CLASSIFICATION, MAJORITY, MULTILABEL, LM, SEQUENCES, TOKENS, REGRESSION, VECTORS, SERIES, GAUGE),
+    RECOMMENDATION,
+)
 
 
 def parameters() -> list[Any]:

@@ -18,7 +18,7 @@ from tests.tasks.given import Given
     "count", [2, pytest.param(4, marks=pytest.mark.slow)]
 )  # two workers hold it in small
 def test_workers_learn_it_to_the_bit(count: int, given: Given, undisturbed: Path, tmp_path: Path) -> None:
-    given.fit(tmp_path, f"--kvstore dist_sync --start-timeout 60 --num-workers {count}")
+    given.fit(tmp_path, f"--kvstore dist_sync --start-timeout 60 --num-workers {count} {given.case.store}")
     assert_same_end(tmp_path, undisturbed)
 
 
@@ -32,5 +32,6 @@ def test_a_job_recovers_from_a_fault(given: Given, tmp_path: Path) -> None:
     done = given.command("mxtrain.fit", "--out", tmp_path / "alone", *LENGTH, *flags)
     assert done.returncode == 0, done.stderr
     fault = Fault("worker-1", "SIGKILL", "mid-epoch")
+    flags += given.case.store.split()
     (outcome,) = strike.strike([fault], tmp_path, flags, result(tmp_path / "alone"))
     assert outcome.kind == strike.RECOVERED, outcome.output

@@ -85,6 +85,13 @@ class Waiting:
     def __len__(self) -> int:
         return len(self.batches)
 
+    def peek(self, count: int) -> list[Batch]:
+        """Return the next batches without taking them."""
+        started = time.monotonic()
+        found = self.batches.peek(count)
+        self.seconds += time.monotonic() - started
+        return found
+
     def __iter__(self) -> Iterator[Any]:
         batches = iter(self.batches)
         while True:

@@ -30,6 +30,12 @@ class PredictedClicks(PredictedLabels):
     def metrics(self) -> Sequence[Metric]:
         return [metric_selection.named(name, self.metric_kind, _scores_and_labels) for name in METRICS]
 
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
+        if output is None or np.shape(output) != np.shape(arrays["label"]):
+            return {}  # of a user's task
+        label = np.ravel(arrays["label"]).tolist()
+        return {"label": label, "predicted": probabilities(np.ravel(output)).tolist()}
+
     def shown(self, output: Any) -> dict[str, Any]:
         """Return the probability of each label by its name, for JSON, from the output of one sample."""
         return dict(zip(self.names, map(float, probabilities(np.ravel(output)))))

@@ -150,3 +150,15 @@ def test_a_signal_ends_it_with_all_that_it_started(folder: Path) -> None:
     assert started
     _, alive = psutil.wait_procs(started, timeout=20)
     assert not alive
+
+
+@pytest.mark.slow  # each part is measured in a process of its own, which takes 10 s
+@pytest.mark.timeout(300)
+def test_a_net_with_a_table_is_measured(tmp_path: Path) -> None:
+    """Rows of the micro-batch to come are asked for while this one is computed: so are those of a measured step."""
+    cases.RECOMMENDATION.write(tmp_path, 96, 32)
+    flags = cases.RECOMMENDATION.flags.split()
+    found = found_by(
+        doctor(tmp_path, *flags, "--batch-size", "16", "--only", "data,compute", "--seconds", "2", "--json")
+    )
+    assert found["compute"]["rate"]["median"] > 0 and found["compute"]["step"]["median"] > 0

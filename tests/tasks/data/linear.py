@@ -12,6 +12,7 @@ import pytest
 from mxtrain.data.arrays import array_fields
 from mxtrain.data.records.record_file import open_records
 from tests.support.user_code.majority import LONGEST
+from tests.tasks.data.tastes import NUM_ITEMS, NUM_USERS
 
 
 def stripes_accuracy(folder: Path) -> float:
@@ -78,6 +79,24 @@ def waves_r2(folder: Path) -> float:
         return np.concatenate([found["gain"], np.pad(found["wave"], (0, 64))[:64]])
 
     return _ridge_r2(*(_table(folder / f"{name}.rec", numbers) for name in ("train", "val")))
+
+
+def tastes_auc(folder: Path) -> float:
+    """Of a number for each user and item, and of the price."""
+    inputs = array_fields.read_sidecars([folder / "train.rec"]).inputs
+    known: dict[int, int] = {}
+
+    def features(payload: bytes) -> Any:
+        found = array_fields.decode(inputs, payload)
+        row = np.zeros(1 + NUM_USERS + NUM_ITEMS)
+        row[0] = found["numbers"][0]
+        row[[1 + known.setdefault(each, len(known)) for each in found["ids"].tolist()]] = 1
+        return row
+
+    metrics = pytest.importorskip("sklearn.metrics")
+    model = logistic(*_table(folder / "train.rec", features))
+    x, y = _table(folder / "val.rec", features)
+    return float(metrics.roc_auc_score(y, model.decision_function(x)))
 
 
 def _ridge_r2(train: tuple[Any, Any], val: tuple[Any, Any]) -> float:
