@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples import recommender_data
+from mxtrain.core.errors import USAGE
 from mxtrain.predict import predict
 from tests.support.checkout import ROOT
 from tests.support.commands import Command
@@ -68,6 +69,14 @@ def test_the_commands_of_the_page(folder: Path, command: Command) -> None:
     succeed(command, [*of_records, *SMALL, *RANKED, "--start-timeout", "60"])
     succeed(command, [*alone, *SMALL, *RANKED, "--out", str(folder / "runs" / "alone")])
     assert_same(folder / "runs" / "packed", folder / "runs" / "alone")
+
+
+def test_a_table_over_its_limit_ends_the_run(folder: Path, command: Command) -> None:
+    of_text, *_ = commands(folder)
+    done = command(*of_text, *SMALL, "--model", "deepfm:max_rows=100", "--out", str(folder / "runs" / "few"))
+    assert done.returncode == USAGE
+    assert done.stderr.splitlines()[-1].startswith("mxtrain.fit: table rows: ")
+    assert "more than its limit of 100 on a server; raise max_rows" in done.stderr
 
 
 def assert_same(out: Path, alone: Path) -> None:
