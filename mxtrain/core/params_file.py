@@ -52,6 +52,8 @@ def encoded(arrays: NamedArrays) -> Iterator[Chunk]:
         yield struct.pack(f"<Iii{array.ndim}q", ARRAY_MAGIC, DENSE, array.ndim, *array.shape)
         yield struct.pack("<iii", CPU, 0, type_number)
         yield np.ascontiguousarray(array).data.cast("B")
+        del array
+        yield b""  # so that nobody holds an array any more when the next one is made
     yield struct.pack("<Q", len(arrays))
     for name in arrays:
         yield struct.pack("<Q", len(name.encode())) + name.encode()

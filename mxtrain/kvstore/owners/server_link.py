@@ -134,3 +134,4 @@ class ServerLink:
     def _run(self) -> None:
         for exchange in iter(self._waiting.get, None):
             exchange()
+            del exchange  # or its arrays would stay until the next one

@@ -25,6 +25,7 @@ from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import initializers
 from mxtrain.models.parameters.first_weights import FirstWeights
 from mxtrain.optim import freeze, optimizers, precision
+from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, Device, Parameter
 from mxtrain.tasks import registry as tasks
@@ -59,7 +60,7 @@ def held_context(job: TrainingJob) -> TrainContext:
     indices = {each.name: index for index, each in enumerate(parameters)}
     if is_fresh and job.group.rank == 0:
         for parameter, weights in first_weights.drawn():
-            owners.put(indices[parameter.name], weights.asnumpy().ravel())
+            owners.put(indices[parameter.name], memory(weights))
             del weights  # before the next ones are drawn
     job.group.sum(0)  # until all are there
     first_weights.fill(net.held)

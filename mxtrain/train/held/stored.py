@@ -37,11 +37,13 @@ def weights_of(trainer: HeldTrainer, net: Block) -> NamedArrays:
 
 def are_finite(trainer: HeldTrainer) -> bool:
     """Return whether all weights, and the sum of their squares, are finite."""
-    total = 0.0
-    for index in range(len(trainer.parameters)):
-        flat = mx.nd.array(_weight(trainer, index)).reshape((-1,))
-        total += mx.nd.dot(flat, flat).asscalar() if flat.size else 0.0
-    return math.isfinite(total)
+    return math.isfinite(sum(_square(trainer, index) for index in range(len(trainer.parameters))))
+
+
+def _square(trainer: HeldTrainer, index: int) -> float:
+    """Return the square of the length of a parameter's weights."""
+    flat = mx.nd.array(_weight(trainer, index)).reshape((-1,))
+    return float(mx.nd.dot(flat, flat).asscalar()) if flat.size else 0.0
 
 
 def _weight(trainer: HeldTrainer, index: int) -> Array:
