@@ -55,9 +55,10 @@ def of_job(job: TrainingJob) -> DescribedNet | None:
     output = _graph_of(net)
     known = shapes.of_variables(output, shape) if output is not None else {}
     for parameter in net.collect_params().values():
-        if parameter.name not in known:
+        shape_of_net = known.get(parameter.name, parameter.shape)  # a head's chunks are in no graph
+        if not shape_of_net or 0 in shape_of_net:
             return None
-        parameter.shape = known[parameter.name]
+        parameter.shape = shape_of_net
     if run.model.freeze:
         freeze.freeze(net, run.model.freeze)
     assert output is not None

@@ -39,6 +39,8 @@ class NetBytes:
     split: int  # of the trained parameters, those that lie in several buckets, to which they are copied
     computed: int  # for a micro-batch that is not recomputed; 0: not known
     segments: Sequence[SegmentBytes] = ()  # none: the net cannot be cut
+    head: int = 0  # of the weights, those of a head in chunks, which are in no segment
+    chunk: int = 0  # the largest of these
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,10 +132,11 @@ def of_way(way: Way, net: NetBytes, processes: Processes) -> MemoryPlan:
             processes.devices > 1 and not way.is_in_stages
         ):  # the store's sum, and what comes from other devices
             worker += ProcessBytes(buffers=processes.devices * net.trained)
+    is_lent = way.holds_layers or _lends_head(way, net)
     if way.holds_layers and not processes.servers:  # the process owns what it holds in parts
         worker += _owned(net, 1, 1, way.is_on_disk)
-    copies = 0 if way.holds_layers else net.weights
-    of_states = 0 if way.holds_layers else net.state  # servers' too, which are read for a checkpoint
+    copies = 0 if is_lent else net.weights
+    of_states = 0 if is_lent else net.state  # servers' too, which are read for a checkpoint
     worker += ProcessBytes(averages=net.averages)
     if processes.is_cluster and not way.updates_on_servers:
         worker += ProcessBytes(buffers=net.split)
@@ -151,19 +154,31 @@ def of_way(way: Way, net: NetBytes, processes: Processes) -> MemoryPlan:
     )
 
 
+def _lends_head(way: Way, net: NetBytes) -> bool:
+    """Return whether servers lend the chunks of a head to workers that hold the rest of the net at once."""
+    return way.updates_on_servers and net.head > 0 and not way.holds_layers
+
+
 def _device(way: Way, net: NetBytes, processes: Processes) -> ProcessBytes:
+    if _lends_head(way, net):
+        return ProcessBytes(
+            weights=net.weights - net.head + net.chunk,
+            gradients=max(net.trained - net.head, net.chunk),
+            activations=net.computed,
+        )
     if way.holds_layers:
         ordered = sorted((each.weights for each in net.segments), reverse=True)
         return ProcessBytes(
-            weights=sum(ordered[:2]),  # one is computed, the next one travels
-            gradients=ordered[0],
+            weights=sum(ordered[:2]) + net.chunk,  # one is computed, the next one travels
+            gradients=max(ordered[0], net.chunk),
             activations=processes.micro_batches * _handed_on(net) + max(each.inside for each in net.segments),
         )
     return ProcessBytes(
         weights=net.weights,
         gradients=net.trained,
         state=0 if way.updates_on_servers else net.state,
-        activations=recomputed(net) if way.recomputes else net.computed,
+        # Gradients of chunks are made apart, before they are written to where all others are.
+        activations=(recomputed(net) if way.recomputes else net.computed) + net.head,
     )
 
 
@@ -173,6 +188,7 @@ def _totals(way: Way, net: NetBytes, processes: Processes) -> int:
         # As they come they are added on each device, apart from the last micro-batch's.
         return processes.devices * net.trained if processes.micro_batches > processes.devices else 0
     added = max((each.weights for each in net.segments), default=0) if way.holds_layers else net.trained
+    added -= net.head if _lends_head(way, net) else 0  # of a chunk some rows at a time
     return added * (WIDE if processes.micro_batches > 1 else SINGLE)
 
 
@@ -238,7 +254,7 @@ def _wire(way: Way, net: NetBytes, processes: Processes) -> int:
     ):  # all-reduce: each hands on all parts of a sum but its own, twice, and gets as many
         return 4 * net.trained * (processes.workers - 1) // max(1, processes.workers)
     if not way.holds_layers:
-        return 2 * net.trained
+        return 2 * net.trained + (net.head if _lends_head(way, net) else 0)  # chunks come twice
     # The last segment's forward pass is recorded, so its weights come once.
     return 2 * net.weights - net.segments[-1].weights + net.trained
 

@@ -18,6 +18,7 @@ from mxtrain.config.components import stores
 from mxtrain.kvstore import buckets
 from mxtrain.models import segments
 from mxtrain.models.contract import Shape
+from mxtrain.models.heads.class_chunks import ChunkedHead
 from mxtrain.models.parameters import weights
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes
@@ -36,7 +37,13 @@ def with_optimizer(run: Run, net: Block, optimizer: Optimizer) -> NetBytes:
     """Return what is known of a net, whose parameters have shapes, without its graph."""
     parameters = list(weights.named_parameters(net).values())
     of_optimizer = state_bytes(optimizer, [each.shape for each in parameters if each.grad_req != "null"])
-    return of_parameters(parameters, of_optimizer, bool(run.optim.ema))
+    known = of_parameters(parameters, of_optimizer, bool(run.optim.ema))
+    chunks = [
+        sum(map(num_bytes, chunk.parameters))
+        for head in weights.layers(net, ChunkedHead)
+        for chunk in head.chunks
+    ]
+    return dataclasses.replace(known, head=sum(chunks), chunk=max(chunks, default=0))
 
 
 def of_parameters(parameters: Iterable[Parameter], state: int, has_averages: bool) -> NetBytes:

@@ -123,3 +123,22 @@ def test_a_table_names_what_fits_where_the_run_does_not() -> None:
     assert any(row.split()[-2:] == ["fits", "--remat"] for row in rows)
     assert last.startswith("this run takes 1,220 MB") and ": --remat fits, with 220 MB" in last
     assert not any("this run takes" in line for line in ways.table(own, others, 10**10))
+
+
+def test_a_head_in_chunks() -> None:
+    """Of 2,000 bytes in chunks of up to 500: whole at a worker, or a chunk and its gradient."""
+    net = dataclasses.replace(
+        NET, weights=NET.weights + 2000, trained=NET.trained + 2000, largest=500, head=2000, chunk=500
+    )
+    whole, before = (memory_plan.of_way(Way(""), each, ALONE).first_worker for each in (net, NET))
+    assert whole.weights - before.weights == whole.gradients - before.gradients == 2000
+    assert whole.activations - before.activations == 2000  # gradients on their way
+    lent = memory_plan.of_way(Way("", updates_on_servers=True), net, CLUSTER)
+    assert lent.worker.weights == NET.weights + 500
+    assert lent.worker.gradients == max(NET.trained, 500) and lent.worker.copies == 0
+    without = memory_plan.of_way(Way("", updates_on_servers=True), NET, CLUSTER)
+    assert lent.worker.totals == without.worker.totals
+    assert lent.wire - without.wire == 3 * 2000  # a chunk comes twice, and its gradient goes
+    held, of_body = (memory_plan.of_way(HELD, each, CLUSTER) for each in (net, NET))
+    assert held.worker.weights - of_body.worker.weights == 500
+    assert held.wire - of_body.wire == 3 * 2000
