@@ -75,6 +75,12 @@ def read(records: Any, positions: Ints, verify: bool) -> Payloads | None:
 
 def gathered(data: npt.NDArray[np.uint8], starts: Ints, width: int) -> npt.NDArray[np.uint8]:
     """Return as many bytes from each start on, (n, width)."""
+    steps = np.diff(starts)
+    is_even = len(steps) > 0 and (steps == steps[0]).all()
+    if is_even and 0 <= starts[0] <= starts[-1] <= len(data) - width:
+        # Records of one length need no index for each byte.
+        rows = np.lib.stride_tricks.as_strided(data[starts[0] :], (len(starts), width), (int(steps[0]), 1))
+        return np.ascontiguousarray(rows)
     found: npt.NDArray[np.uint8] = np.ascontiguousarray(data[starts[:, None] + np.arange(width)])
     return found
 
@@ -90,9 +96,9 @@ def _are_whole(
     """Return whether all bytes are those that were written; the place of each checksum becomes zeros."""
     place_of_checksum = FRAME.size + 16
     data[starts[:, None] + (place_of_checksum + np.arange(4))] = 0
-    view = memoryview(memory)
-    for start, end, checksum in zip((starts + FRAME.size).tolist(), ends.tolist(), checksums.tolist()):
-        if native.crc32(view[start:end]) != checksum:
-            return False
-    is_padding = np.repeat(ends, lengths) <= np.arange(len(data))
-    return not data[is_padding].any()
+    view, crc32 = memoryview(memory), native.crc32
+    bounds = zip((starts + FRAME.size).tolist(), ends.tolist())
+    if [crc32(view[start:end]) for start, end in bounds] != checksums.tolist():
+        return False
+    num_padding = starts + lengths - ends
+    return not any(data[ends[num_padding > place] + place].any() for place in range(3))
