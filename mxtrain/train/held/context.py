@@ -84,7 +84,8 @@ class Described(NamedTuple):
 def described(task: Task, device: Device) -> Described:
     """Return the net of the task's run, cut."""
     run, model = task.run, task.run.model
-    flag, is_cut = hold_checks.flag_of(run), run.layout.hold == HOLD_LAYERS or not model.head_chunk
+    flag = hold_checks.flag_of(run)
+    is_cut = model.remat or run.layout.hold == HOLD_LAYERS or not hold_checks.has_lent_head(run)
     micro_batch = batch_plan.of_run(run).micro_batch
     narrowing = precision.autocast_of(model, device.device_type)
     name = model.model if "model" in task.flags else model.task  # for messages

@@ -164,7 +164,7 @@ def _device(way: Way, net: NetBytes, processes: Processes) -> ProcessBytes:
         return ProcessBytes(
             weights=net.weights - net.head + net.chunk,
             gradients=max(net.trained - net.head, net.chunk),
-            activations=net.computed,
+            activations=recomputed(net) if way.recomputes else net.computed,
         )
     if way.holds_layers:
         ordered = sorted((each.weights for each in net.segments), reverse=True)
