@@ -23,7 +23,7 @@ from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.ids import id_reader, id_tables
 from mxtrain.data.ids.column_roles import IDS
 from mxtrain.data.ids.id_tables import SampleArrays
-from mxtrain.data.interfaces import Dataset
+from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.data.labels import label_checks, sample_weights, targets
 from mxtrain.data.labels.sample_weights import WeightColumn
 from mxtrain.data.loading.assembly import SampleReader
@@ -117,6 +117,14 @@ class Recommendation(Task, TaskPrediction):
         weight = self.weight_column
         place = None if weight is None else weight.place
         return id_reader.IdReader(self.inputs, self.predicted.num_outputs, place, is_training)
+
+    @classmethod
+    def record_of(cls, key: int, item: object, user: str) -> Record:
+        """Refuse items of a program: a column is what it is in all rows, and so many rows have to lie in files."""
+        raise UsageError(
+            f"{user}: samples of a program are not taken; give a table, as a Parquet file, or a .rec that is packed "
+            "--from ids"
+        )
 
     def contract(self) -> Contract:
         taken = id_reader.fields(self.inputs)

@@ -174,6 +174,11 @@ def test_validation_data_has_to_be_alike(tmp_path: Path) -> None:
         task_of(csv(tmp_path), val=rated)
 
 
+def test_samples_of_a_program_are_refused() -> None:
+    with pytest.raises(UsageError, match="--train x: samples of a program are not taken; give a table"):
+        Recommendation.record_of(0, {"user": 3, "click": 1}, "--train x")
+
+
 def test_ids_are_of_this_task_alone(tmp_path: Path) -> None:
     source = csv(tmp_path)
     done = in_this_process("pack", Path(source), tmp_path / "rec", "--from", "ids", *FLAGS.split())
