@@ -38,7 +38,7 @@ OURS = {
     "servers": ["--remat", "--update", "servers"],
     "layers": ["--update", "servers", "--hold", "layers"],
 }
-THEIRS = {"fsdp": "PyTorch's FSDP2", "fsdp-giving-back": "the same, MALLOC_MMAP_THRESHOLD_ 512 KB"}
+THEIRS = {"fsdp": "PyTorch's FSDP2", "fsdp-giving-back": "PyTorch's FSDP2, MALLOC_MMAP_THRESHOLD_ 512 KB"}
 MEMORY_BAR, SPEED_BAR = 0.4, 0.85
 LARGEST_WORKER = 2 << 30  # bytes, of a net larger than the machine
 
