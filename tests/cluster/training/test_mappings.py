@@ -59,7 +59,7 @@ MATRIX = """
     4 2 3 2 norm    clip_norm  ema    unmixed adamw bf16
 """
 ROWS = [dict(zip(COLUMNS, line.split())) for line in MATRIX.strip().splitlines()]
-FAST = (6, 7, 13)
+FAST = (6, 13)
 WITH_PEERS = [number for number, row in enumerate(ROWS) if row["workers"] != "1"]
 FAST_WITH_PEERS = 4
 FAST_WITH_OWNERS = 11

@@ -46,6 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.slow  # tests/tasks has runs of each task, tests/unit/data/ids what is read
 @pytest.mark.timeout(200)
 def test_the_commands_of_the_page(folder: Path, command: Command) -> None:
     """Learn from text, predict, pack, and learn from records: the same bits on servers as in one process."""

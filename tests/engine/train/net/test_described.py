@@ -16,7 +16,7 @@ from mxtrain.tasks import lm
 from mxtrain.train import job as jobs
 from mxtrain.train.context import build_context
 from mxtrain.train.job import TrainingJob
-from mxtrain.train.net import build_net, described, dry_run, net_bytes
+from mxtrain.train.net import build_net, described, memory_kinds, net_bytes
 from tests.support.nets.training_steps import CLASSES, job_of
 
 GPT = "--task lm --model gpt:layers=3,heads=2,width=32 --window 8 --batch-size 4 --micro-batch 2"
@@ -44,7 +44,7 @@ def test_a_net_that_is_described_has_the_bytes_of_the_one_that_is_built(line: st
     known = described.of_job(job)
     assert known is not None
     before, context = described.num_bytes(job, known), built(job)
-    after = dry_run._built(job, context)
+    after = memory_kinds.of_built(context)
     for name in ("weights", "trained", "state", "largest", "split", "averages"):
         assert getattr(before, name) == getattr(after, name) > -1, name
     assert 0.5 < before.computed / after.computed < 2 and len(before.segments) > 1
