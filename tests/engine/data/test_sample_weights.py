@@ -199,7 +199,9 @@ def test_a_row_without_a_weight_is_named(tmp_path: Path) -> None:
 
 
 def test_other_tasks_have_no_weights() -> None:
-    with pytest.raises(UsageError, match="--sample-weight goes with --task .*regression or arrays or .*, not with"):
+    with pytest.raises(
+        UsageError, match=r"--sample-weight goes with --task .*regression or arrays or .*, not with"
+    ):
         registry.check_flags(Run.of(sample_weight="last"))
 
 
