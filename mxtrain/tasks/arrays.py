@@ -11,7 +11,7 @@ import functools
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -21,34 +21,29 @@ from mxtrain.config.components import nets as net_names
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays import array_fields, array_sets, tables
 from mxtrain.data.arrays.array_fields import Input
-from mxtrain.data.fields import Array, BadSample, Field
-from mxtrain.data.fields import Arrays as NamedArrays
+from mxtrain.data.fields import BadSample, Field
 from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.data.labels import class_weights, label_checks, sample_weights, targets
-from mxtrain.data.labels.sample_weights import WeightColumn
 from mxtrain.data.loading.assembly import SampleReader
 from mxtrain.data.user import user_samples
-from mxtrain.models.contract import Contract
 from mxtrain.tasks import task_flags
 from mxtrain.tasks.classes import PredictedClasses
 from mxtrain.tasks.classes import described as described_classes
-from mxtrain.tasks.net_inputs import Named
+from mxtrain.tasks.named_inputs import TaskOfInputs
 from mxtrain.tasks.targets import several_labels
 from mxtrain.tasks.targets.number_targets import PredictedNumbers
 from mxtrain.tasks.targets.several_labels import PredictedLabels
-from mxtrain.tasks.task import Description, Forward, Metric, Score, Task, TaskPrediction
-
-if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
+from mxtrain.tasks.task import Description
 
 AUTO = loss_names.AUTO
 
 
-class Arrays(Task, TaskPrediction):
+class Arrays(TaskOfInputs):
     """The task; its description has `inputs`, and `class_names` or `targets`, and whether a sample `has_several`."""
 
     flags = task_flags.OF_CLASSES | task_flags.OF_TABLES | {"model", "loss", "sample_weight"}
     nets = net_names.that_take(net_names.ARRAYS)
+    net_kind = net_names.ARRAYS
     losses = (*loss_names.of_target(loss_names.CLASSES), *loss_names.of_target(loss_names.NUMBERS), AUTO)
     looks_at = 1000
     suffixes = tables.SUFFIXES
@@ -66,10 +61,6 @@ class Arrays(Task, TaskPrediction):
         return found
 
     @functools.cached_property
-    def inputs(self) -> tuple[Input, ...]:
-        return tuple(map(array_fields.input_of_json, self.description["inputs"]))
-
-    @functools.cached_property
     def predicted(self) -> PredictedClasses | PredictedLabels | PredictedNumbers:
         """The half of the task behind the net."""
         if "targets" in self.description:
@@ -84,18 +75,6 @@ class Arrays(Task, TaskPrediction):
     def _has_several(self) -> bool:
         return "has_several" in self.description
 
-    @property
-    def step_means(self) -> Sequence[str]:
-        return self.predicted.step_means
-
-    @property
-    def metric_kind(self) -> str:
-        return self.predicted.metric_kind
-
-    @property
-    def score(self) -> Score:
-        return self.predicted.score
-
     def check(self, dataset: Dataset) -> None:
         array_sets.check(dataset, self.inputs)
         self.predicted.check(sample_weights.without(dataset, self.weight_column, self._num_labels))
@@ -105,18 +84,12 @@ class Arrays(Task, TaskPrediction):
         return f"{self.predicted.summary()} from {', '.join(map(str, self.inputs))}{weighted}"
 
     @property
-    def weight_column(self) -> WeightColumn | None:
-        """The place of the weights of samples among their labels, if they have some."""
-        return sample_weights.column_of_json(self.description.get("sample_weight"))
-
-    @property
     def _num_labels(self) -> int:
         return math.prod(self.predicted.field.shape)
 
     @property
-    def fields(self) -> Sequence[Field]:
-        own = (*array_fields.fields(self.inputs), self.predicted.field)
-        return (*own, sample_weights.FIELD) if self.weight_column else own
+    def input_fields(self) -> Sequence[Field]:
+        return array_fields.fields(self.inputs)
 
     def reader(self, is_training: bool) -> SampleReader:
         several = self._has_several
@@ -146,41 +119,6 @@ class Arrays(Task, TaskPrediction):
         }
         return record._replace(payload=values)
 
-    def contract(self) -> Contract:
-        taken = array_fields.fields(self.inputs)
-        return Contract(
-            inputs=tuple(field.shape for field in taken),
-            answer=(self.predicted.num_outputs,),
-            noun="sample",
-            takes=f"{', '.join(map(str, taken))} of each sample",
-            expects=self.predicted.expects,
-        )
-
-    def build_net(self) -> Block:
-        from mxtrain.models.nets import zoo
-
-        text, outputs = self.run.model.model, self.predicted.num_outputs
-        taken = {field.name: field.shape for field in array_fields.fields(self.inputs)}
-        if net_names.takes(text) == net_names.ARRAYS:
-            return net_names.build(text, inputs=taken, outputs=outputs)
-        return zoo.user_net(text, self.objects, inputs=taken, outputs=outputs)
-
-    @property
-    def _taken(self) -> Named:
-        return Named(tuple(field.name for field in array_fields.fields(self.inputs)))
-
-    def training_forward(self, teacher: Block | None) -> Forward:
-        return self.predicted.forward(self._taken, self.objects, is_training=True)
-
-    def plain_forward(self) -> Forward:
-        return self.predicted.forward(self._taken, self.objects, is_training=False)
-
-    def metrics(self) -> Sequence[Metric]:
-        return self.predicted.metrics()
-
-    def sample_result(self, output: Array | None, arrays: NamedArrays) -> dict[str, Any]:
-        return self.predicted.sample_result(output, arrays)
-
     def samples_in(self, source: object) -> Sequence[tuple[str, object]]:
         """Return the rows of a table or a file of arrays; any other value is one sample."""
         if isinstance(source, (str, os.PathLike)):
@@ -199,15 +137,6 @@ class Arrays(Task, TaskPrediction):
             return array_fields.ArrayReader(self.inputs, ()).standardised(named)
         except (BadSample, ValueError) as bad:
             raise DataError(f"no sample that the net takes: {bad}") from None
-
-    def answer(self, net: Net, arrays: NDArrays) -> NDArray:
-        return net(*self._taken(arrays)).astype("float32", copy=False)
-
-    def shown(self, output: Array) -> dict[str, Any]:
-        return self.predicted.shown(output)
-
-    def in_words(self, shown: Mapping[str, Any]) -> str:
-        return self.predicted.in_words(shown)
 
 
 def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[str]) -> Description:

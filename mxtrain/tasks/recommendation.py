@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from mxtrain.config import Run
 from mxtrain.config.components import losses as loss_names
 from mxtrain.config.components import nets as net_names
 from mxtrain.core.errors import DataError, UsageError, nearest
-from mxtrain.data.arrays import array_fields, array_sets, table_selection
+from mxtrain.data.arrays import array_sets, table_selection
 from mxtrain.data.arrays.array_fields import Input
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.ids import id_reader, id_tables
@@ -25,26 +25,22 @@ from mxtrain.data.ids.column_roles import IDS
 from mxtrain.data.ids.id_tables import SampleArrays
 from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.data.labels import label_checks, sample_weights, targets
-from mxtrain.data.labels.sample_weights import WeightColumn
 from mxtrain.data.loading.assembly import SampleReader
-from mxtrain.models.contract import Contract
 from mxtrain.tasks import task_flags
-from mxtrain.tasks.net_inputs import Named
+from mxtrain.tasks.named_inputs import TaskOfInputs
 from mxtrain.tasks.targets.click_targets import PredictedClicks
 from mxtrain.tasks.targets.number_targets import PredictedNumbers
-from mxtrain.tasks.task import Description, Forward, Metric, Score, Task, TaskPrediction
-
-if TYPE_CHECKING:
-    from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
+from mxtrain.tasks.task import Description
 
 CLICKS = "binary_cross_entropy"
 
 
-class Recommendation(Task, TaskPrediction):
+class Recommendation(TaskOfInputs):
     """The task; its description has `inputs`, `class_names` or `targets`, and the place of weights."""
 
     flags = task_flags.OF_TABLES | task_flags.OF_IDS | {"model", "loss", "sample_weight"}
     nets = net_names.that_take(net_names.IDS)
+    net_kind = net_names.IDS
     losses = (
         *loss_names.of_target(loss_names.LABELS),
         *loss_names.of_target(loss_names.NUMBERS),
@@ -67,10 +63,6 @@ class Recommendation(Task, TaskPrediction):
         return found
 
     @functools.cached_property
-    def inputs(self) -> tuple[Input, ...]:
-        return tuple(map(array_fields.input_of_json, self.description["inputs"]))
-
-    @functools.cached_property
     def predicted(self) -> PredictedClicks | PredictedNumbers:
         """The half of the task behind the net."""
         loss = self.run.model.loss
@@ -78,18 +70,6 @@ class Recommendation(Task, TaskPrediction):
             described = targets.numbers_of_json(self.description["targets"])
             return PredictedNumbers(described, "l2" if loss == loss_names.AUTO else loss)
         return PredictedClicks(self.description["class_names"], CLICKS if loss == loss_names.AUTO else loss)
-
-    @property
-    def step_means(self) -> Sequence[str]:
-        return self.predicted.step_means
-
-    @property
-    def metric_kind(self) -> str:
-        return self.predicted.metric_kind
-
-    @property
-    def score(self) -> Score:
-        return self.predicted.score
 
     def check(self, dataset: Dataset) -> None:
         array_sets.check(dataset, self.inputs)
@@ -104,14 +84,8 @@ class Recommendation(Task, TaskPrediction):
         return f"{self.predicted.summary()} from {', '.join(map(_in_words, self.inputs))}{weighted}"
 
     @property
-    def weight_column(self) -> WeightColumn | None:
-        """The place of the weights of samples among their labels, if they have some."""
-        return sample_weights.column_of_json(self.description.get("sample_weight"))
-
-    @property
-    def fields(self) -> Sequence[Field]:
-        own = (*id_reader.fields(self.inputs), self.predicted.field)
-        return (*own, sample_weights.FIELD) if self.weight_column else own
+    def input_fields(self) -> Sequence[Field]:
+        return id_reader.fields(self.inputs)
 
     def reader(self, is_training: bool) -> SampleReader:
         weight = self.weight_column
@@ -126,38 +100,6 @@ class Recommendation(Task, TaskPrediction):
             "--from ids"
         )
 
-    def contract(self) -> Contract:
-        taken = id_reader.fields(self.inputs)
-        return Contract(
-            inputs=tuple(field.shape for field in taken),
-            answer=(self.predicted.num_outputs,),
-            noun="sample",
-            takes=f"{', '.join(map(str, taken))} of each sample",
-            expects=self.predicted.expects,
-        )
-
-    def build_net(self) -> Block:
-        from mxtrain.models.nets import zoo
-
-        text, outputs = self.run.model.model, self.predicted.num_outputs
-        taken = {field.name: field.shape for field in id_reader.fields(self.inputs)}
-        if net_names.takes(text) == net_names.IDS:
-            return net_names.build(text, inputs=taken, outputs=outputs)
-        return zoo.user_net(text, self.objects, inputs=taken, outputs=outputs)
-
-    @property
-    def _taken(self) -> Named:
-        return Named(tuple(field.name for field in id_reader.fields(self.inputs)))
-
-    def training_forward(self, teacher: Block | None) -> Forward:
-        return self.predicted.forward(self._taken, self.objects, is_training=True)
-
-    def plain_forward(self) -> Forward:
-        return self.predicted.forward(self._taken, self.objects, is_training=False)
-
-    def metrics(self) -> Sequence[Metric]:
-        return self.predicted.metrics()
-
     def groups(self, by: str) -> Callable[[Arrays], Array]:
         names = next((each.names for each in self.inputs if each.name == IDS), ())
         if by not in names:
@@ -167,9 +109,6 @@ class Recommendation(Task, TaskPrediction):
                 "ids are users, as in ndcg:by=user"
             )
         return functools.partial(_ids_of_column, names.index(by))
-
-    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
-        return self.predicted.sample_result(output, arrays)
 
     def samples_in(self, source: object) -> Sequence[tuple[str, object]]:
         """Return the rows of a table; any other value is one sample, a mapping of values by the names of columns."""
@@ -186,15 +125,6 @@ class Recommendation(Task, TaskPrediction):
             return id_reader.of_sample(self.inputs, values)
         except (BadSample, ValueError) as bad:
             raise DataError(f"no sample that the net takes: {bad}") from None
-
-    def answer(self, net: Net, arrays: NDArrays) -> NDArray:
-        return net(*self._taken(arrays)).astype("float32", copy=False)
-
-    def shown(self, output: Array) -> dict[str, Any]:
-        return self.predicted.shown(output)
-
-    def in_words(self, shown: Mapping[str, Any]) -> str:
-        return self.predicted.in_words(shown)
 
 
 def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[str]) -> Description:
