@@ -13,22 +13,20 @@ from typing import Any, Sequence
 from mxtrain.config.components import stores
 from mxtrain.core.params_file import Arrays
 from mxtrain.data.fields import Array
+from mxtrain.kvstore.trainers.worker_updates import UpdatesOnWorkers
 from mxtrain.kvstore.worker_sums import WorkerSums
-from mxtrain.optim import optimizer_state, precision
+from mxtrain.optim import optimizer_state
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.optim.update import Update, unscale_and_clip
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 
 
-class LocalTrainer(mx.gluon.Trainer):
+class LocalTrainer(UpdatesOnWorkers, mx.gluon.Trainer):
     """gluon's Trainer with a reduction that continues from this worker's devices to the other workers.
 
     Without `sums` there are no other workers.
     """
-
-    is_remote = False
-    staleness: int | None = None  # all workers wait for each other, so no gradient is of older weights
 
     def __init__(
         self,
@@ -70,33 +68,11 @@ class LocalTrainer(mx.gluon.Trainer):
             for other in others:
                 first.copyto(other)
 
-    def gradient_norm(self, gradients: Sequence[NDArray]) -> float:
-        """Return the norm of the sums, which are the same on all workers."""
-        return precision.l2_norm(gradients)
-
-    def block_maxima(self) -> None:
-        """Return nothing: gradient arrays hold the sums."""
-
-    def show_sums(self) -> bool:
-        """Do nothing: they do."""
-        return True
-
     def apply(self, update: Update) -> None:
         unscale_and_clip(itertools.chain(*zip(*self._gradients())), update)  # device by device
         self.set_learning_rate(update.rate)
         self._scale = update.factor
         self.update(1)
-
-    def skip_update(self) -> None:
-        if self.sums is not None:
-            self.sums.restore_residuals()
-
-    def synchronize(self) -> None:
-        """Do nothing: all workers have made the same updates."""
-
-    def drop_residuals(self) -> None:
-        if self.sums is not None:
-            self.sums.drop_residuals()
 
     def optimizer_state(self) -> tuple[Arrays, dict[str, int]]:
         counts = optimizer_state.update_counts(self._optimizer, self._params)

@@ -10,8 +10,9 @@ from typing import Sequence
 
 from mxtrain.core.params_file import Arrays
 from mxtrain.data.fields import Array
+from mxtrain.kvstore.trainers.worker_updates import UpdatesOnWorkers
 from mxtrain.kvstore.worker_sums import WorkerSums
-from mxtrain.optim import optimizer_state, precision
+from mxtrain.optim import optimizer_state
 from mxtrain.optim.sums.gradients import compute_gradient_in
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.optim.update import Update, unscale_and_clip
@@ -19,17 +20,14 @@ from mxtrain.runtime import mx
 from mxtrain.runtime.types import Device, NDArray, Optimizer, Parameter
 
 
-class StagesTrainer:
+class StagesTrainer(UpdatesOnWorkers):
     """The trainer of these parameters; without `sums` there are no other workers.
 
     Gradients are computed in flat arrays, so that they can be added while a backward pass still computes others.
     """
 
-    is_remote = False
-    staleness: int | None = None  # all workers wait for each other, so no gradient is of older weights
-
     def __init__(self, parameters: Sequence[Parameter], optimizer: Optimizer, sums: WorkerSums | None = None):
-        self.parameters, self._optimizer, self._sums = list(parameters), optimizer, sums
+        self.parameters, self._optimizer, self.sums = list(parameters), optimizer, sums
         optimizer.param_dict = dict(enumerate(self.parameters))
         self._updater = mx.optimizer.get_updater(optimizer)
         self._trained = [each for each in self.parameters if each.grad_req != "null"]
@@ -44,28 +42,17 @@ class StagesTrainer:
                 compute_gradient_in(flat.reshape(gradient.shape), each)
 
     def start_reduce(self) -> None:
-        if self._sums is not None:
-            self._sums.start(self._gradients())
+        if self.sums is not None:
+            self.sums.start(self._gradients())
 
     def finish_reduce(self, statistics: Sequence[NDArray] = ()) -> None:
-        if self._sums is not None:
-            self._sums.finish(self._gradients(), statistics)
+        if self.sums is not None:
+            self.sums.finish(self._gradients(), statistics)
 
     def reduce_again(self, is_wide: Array, grid: Grid) -> None:
-        if self._sums is not None:
+        if self.sums is not None:
             mx.nd.waitall()
-            self._sums.sum_again(is_wide, grid, self._gradients())
-
-    def gradient_norm(self, gradients: Sequence[NDArray]) -> float:
-        """Return the norm of the sums, which are the same on all workers."""
-        return precision.l2_norm(gradients)
-
-    def block_maxima(self) -> None:
-        """Return nothing: gradient arrays hold the sums."""
-
-    def show_sums(self) -> bool:
-        """Do nothing: they do."""
-        return True
+            self.sums.sum_again(is_wide, grid, self._gradients())
 
     def apply(self, update: Update) -> None:
         unscale_and_clip(self._gradients(), update)
@@ -75,17 +62,6 @@ class StagesTrainer:
             moved = [self.parameters[index] for index in indices]
             gradients = [each.list_grad()[0] for each in moved]
             self._updater(indices, gradients, [each.list_data()[0] for each in moved])
-
-    def skip_update(self) -> None:
-        if self._sums is not None:
-            self._sums.restore_residuals()
-
-    def synchronize(self) -> None:
-        """Do nothing: all workers have made the same updates."""
-
-    def drop_residuals(self) -> None:
-        if self._sums is not None:
-            self._sums.drop_residuals()
 
     def optimizer_state(self) -> tuple[Arrays, dict[str, int]]:
         counts = optimizer_state.update_counts(self._optimizer, self.parameters)
