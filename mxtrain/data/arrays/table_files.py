@@ -208,7 +208,8 @@ def _of_dataset(path: Path, name: str, dataset: Any) -> Column:
     return _of_array(path, name, dataset) if dataset.ndim else _of_array(path, name, dataset[()])
 
 
-def _parquet(path: Path) -> Columns:
+def import_pyarrow() -> Any:
+    """Return pyarrow with what reads Parquet; UsageError where it is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -216,12 +217,25 @@ def _parquet(path: Path) -> Columns:
         raise UsageError(
             "reading Parquet needs the package pyarrow: pip install 'mxtrain[sources]'"
         ) from None
+    return pyarrow
+
+
+def no_parquet(path: Path, error: Exception) -> DataError:
+    """Return the error for a file that pyarrow does not read."""
+    return DataError(f"{path} is no Parquet file, or a damaged one ({first_line(error)})")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, of one without a message its type."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _parquet(path: Path) -> Columns:
+    pyarrow = import_pyarrow()
     try:
         table = pyarrow.parquet.read_table(path).combine_chunks()
     except pyarrow.ArrowException as error:
-        raise DataError(
-            f"{path} is no Parquet file, or a damaged one ({str(error).splitlines()[0]})"
-        ) from None
+        raise no_parquet(path, error) from None
     return {name: _of_arrow(path, name, table.column(name)) for name in table.column_names}
 
 

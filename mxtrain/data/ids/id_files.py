@@ -87,19 +87,13 @@ def _of_column(path: Path, name: str, column: Any) -> IdColumn:
 
 
 def _parquet(path: Path) -> IdFile:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise UsageError(
-            "reading Parquet needs the package pyarrow: pip install 'mxtrain[sources]'"
-        ) from None
+    pyarrow = table_files.import_pyarrow()
     try:
         names = tuple(pyarrow.parquet.ParquetFile(path).schema_arrow.names)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None
     except pyarrow.ArrowException as error:
-        raise DataError(f"{path} is no Parquet file, or a damaged one ({_line(error)})") from None
+        raise table_files.no_parquet(path, error) from None
 
     def pieces() -> Iterator[Piece]:
         num_before = 0
@@ -109,13 +103,9 @@ def _parquet(path: Path) -> IdFile:
                 yield Piece(columns, functools.partial(_sample, path, num_before))
                 num_before += batch.num_rows
         except (OSError, pyarrow.ArrowException) as error:
-            raise DataError(f"{path} is a damaged Parquet file ({_line(error)})") from None
+            raise DataError(f"{path} is a damaged Parquet file ({table_files.first_line(error)})") from None
 
     return IdFile(path, names, pieces)
-
-
-def _line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _of_arrow(path: Path, name: str, column: Any) -> IdColumn:
