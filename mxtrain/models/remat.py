@@ -18,7 +18,7 @@ from mxtrain.core.errors import UsageError
 from mxtrain.models import segments
 from mxtrain.models.parameters.running_statistics import parameters as running_statistics
 from mxtrain.models.rewrites import graph_rewrites
-from mxtrain.models.rewrites.graph_rewrites import Graph
+from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, Device, NDArray, Parameter, ParameterDict, Symbol
 
@@ -43,6 +43,15 @@ class Cut(NamedTuple):
     whole: Any  # the inputs and the output of the graph that was cut
     queueing: Mapping[str, int]  # how MXNet queues the net's operators, if that is not as by default
     num_bytes: int = 0  # about what is computed at a time; 0 where that is not known
+
+
+class WholeGraph(NamedTuple):
+    """The graph of a compiled net, with what its parts have to know."""
+
+    nodes: Graph
+    shapes: Shapes  # of the nodes' outputs
+    data: str  # the name of its input
+    queueing: Mapping[str, int]  # see `Cut`
 
 
 class SegmentedNet(mx.gluon.Block):
@@ -145,24 +154,33 @@ def cut(net: Block, flag: str, name: str, picture_shape: tuple[int, ...], has_cu
 
     A net that `has_cuts` not is one segment.
     """
-    inputs, output = net._cached_graph
-    if len(inputs) > 1:
-        raise UsageError(
-            f"{flag}: {name} takes {len(inputs)} arrays, and can be cut if it takes one; leave it out"
-        )
-    (data,) = inputs
-    # What the graph computes, and in which types, was chosen for the whole net; its segments compute the same.
-    graph, shapes = graph_rewrites.nodes_and_shapes(output, {data.name: picture_shape})
-    graphs = segments.split(graph, shapes, data.name) if has_cuts else [segments.whole(graph, data.name)]
+    graph, shapes, data, queueing = whole_graph(net, flag, name, picture_shape, "can be cut")
+    graphs = segments.split(graph, shapes, data) if has_cuts else [segments.whole(graph, data)]
     if has_cuts and len(graphs) == 1:
         raise UsageError(f"{flag}: no cut through {name} would save memory; leave it out")
-    queueing = {key: value for key, value in net._flags if key.endswith("_bulk_size")}
     # glibc keeps freed blocks below a threshold that grows up to 32 MB, which would be most of what is saved.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, HALF_A_MEGABYTE)
-    num_bytes = segments.lowest_peak(graph, shapes, data.name)
-    return Cut(flag, graphs, data.name, net._cached_graph, queueing, num_bytes)
+    num_bytes = segments.lowest_peak(graph, shapes, data)
+    return Cut(flag, graphs, data, net._cached_graph, queueing, num_bytes)
+
+
+def whole_graph(net: Block, flag: str, name: str, shape: tuple[int, ...], needs: str) -> WholeGraph:
+    """Return the graph of a net that has been made, for an input of this shape.
+
+    What it computes, and in which types, was chosen for the whole net; its parts compute the same. UsageError, which
+    names the `flag` and what it `needs`, for a net of several inputs.
+    """
+    inputs, output = net._cached_graph
+    if len(inputs) > 1:
+        raise UsageError(
+            f"{flag}: {name} takes {len(inputs)} arrays, and {needs} if it takes one; leave it out"
+        )
+    (data,) = inputs
+    graph, shapes = graph_rewrites.nodes_and_shapes(output, {data.name: shape})
+    queueing = {key: value for key, value in net._flags if key.endswith("_bulk_size")}
+    return WholeGraph(graph, shapes, data.name, queueing)
 
 
 def finish_backward(net: Block, context: Device) -> None:

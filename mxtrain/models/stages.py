@@ -11,10 +11,9 @@ import logging
 from typing import Any, NamedTuple, Sequence
 
 from mxtrain.core.errors import UsageError
-from mxtrain.models import segments
+from mxtrain.models import remat, segments
 from mxtrain.models.nets import zoo
 from mxtrain.models.remat import Cut, SegmentedNet
-from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes
 from mxtrain.models.segment_operators import SegmentOperator, SegmentOperators, anonymous
 from mxtrain.runtime.types import Block, Device, NDArray, Parameter
@@ -118,28 +117,21 @@ def in_parts(net: Block, flag: str, name: str, shape: tuple[int, ...]) -> Staged
     """
     if not getattr(net, "_active", False):
         raise UsageError(f"{flag}: {name} is no graph, so it has no parts; leave it out")
-    inputs, output = net._cached_graph
-    if len(inputs) > 1:
-        raise UsageError(
-            f"{flag}: {name} takes {len(inputs)} arrays, and has parts if it takes one; leave it out"
-        )
+    graph, shapes, data, queueing = remat.whole_graph(net, flag, name, shape, "has parts")
     sparse = [each.name for each in net.collect_params().values() if each._grad_stype != "default"]
     if sparse:
         raise UsageError(f"{flag}: {sparse[0]} of {name} is a table of rows; leave it out")
-    (data,) = inputs
-    graph, shapes = graph_rewrites.nodes_and_shapes(output, {data.name: shape})
-    ends, others = (_ends(graph, shapes, data.name, is_exact) for is_exact in (True, False))
+    ends, others = (_ends(graph, shapes, data, is_exact) for is_exact in (True, False))
     is_exact = len(ends) >= FEW_ENDS or len(others) < 2 * len(ends)
     if not is_exact:
         ends = others
         logger.info(
             "%s: %s has parts that begin with norms, so its last bits are not those of one device", flag, name
         )
-    starts = [segments.place_of(graph, data.name), *ends]
+    starts = [segments.place_of(graph, data), *ends]
     heads = [*([each, 0, 0] for each in ends), graph["heads"][0]]
     graphs = [segments.between(graph, start, head) for start, head in zip(starts, heads)]
-    queueing = {key: value for key, value in net._flags if key.endswith("_bulk_size")}
-    found = Cut(flag, graphs, data.name, net._cached_graph, queueing)
+    found = Cut(flag, graphs, data, net._cached_graph, queueing)
     net.hybridize(active=False)
     return StagedNet(net, found, is_exact)
 

@@ -119,9 +119,7 @@ class OwnedHead:
             for array, values in zip(self.chunks[chunk], gradient):
                 if array.blocks is None or values is None:
                     continue
-                of_array = totals.pop(array.number, None)
-                wide = NO_BLOCKS if of_array is None else (of_array.wide_blocks, of_array.wide_totals)
-                push_sum(array.number, GradientSum(values.reshape(-1), *wide))
+                push_sum(array.number, _with_digits(values.reshape(-1), totals.pop(array.number, None)))
 
         return chunked_head.gradients(micro_batches, forward, self.lengths, self.pull, push, self.margin, add)
 
@@ -168,8 +166,7 @@ class SampledHead:
                     continue
                 of_array = totals.pop(array.number, None)
                 values = self._sum(place, array, first, [gradient for _, gradient in computed], of_array)
-                wide = NO_BLOCKS if of_array is None else (of_array.wide_blocks, of_array.wide_totals)
-                push_sum(array.number, GradientSum(values, *wide))
+                push_sum(array.number, _with_digits(values, of_array))
         return [of_features for of_features, _ in computed]
 
     def _sum(
@@ -210,3 +207,9 @@ class SampledHead:
         places = np.searchsorted(self._taken, self._classes[number])
         weights, biases = self._weights
         return Chunk(weights[places], None if biases is None else biases[places])
+
+
+def _with_digits(values: Array, totals: RowTotals | None) -> GradientSum:
+    """Return a flat sum with all digits of its wide blocks, as these totals have them."""
+    wide = NO_BLOCKS if totals is None else (totals.wide_blocks, totals.wide_totals)
+    return GradientSum(values, *wide)

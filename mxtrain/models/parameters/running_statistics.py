@@ -136,12 +136,8 @@ class StepStatistics:
 
     def after_batch(self, context: Device, position: int, num_samples: int) -> None:
         """Note the statistics that a micro-batch has left on `context`; its computation must have ended."""
-        if self.is_single_batch:
-            return
-        left = np.empty(self.rows.shape[1], np.float32)
-        for parameter, part in self.split_row(left):
-            part[:] = self._on(parameter, context).asnumpy()
-        self.note(left, position, num_samples)
+        if not self.is_single_batch:
+            self._note_arrays([self._on(each, context) for each in self.parameters], position, num_samples)
 
     def lent(self, context: Device) -> dict[str, NDArray]:
         """Return arrays for one micro-batch alone to move, by the names of the parameters in whose place they are.
@@ -155,9 +151,13 @@ class StepStatistics:
     def take_back(self, lent: Mapping[str, NDArray], position: int, num_samples: int) -> None:
         """Note the statistics that a micro-batch has left in what was lent to it."""
         if lent:
-            self.note(
-                np.concatenate([each.asnumpy().ravel() for each in lent.values()]), position, num_samples
-            )
+            self._note_arrays(list(lent.values()), position, num_samples)
+
+    def _note_arrays(self, left: Sequence[NDArray], position: int, num_samples: int) -> None:
+        row = np.empty(self.rows.shape[1], np.float32)
+        for array, (_, part) in zip(left, self.split_row(row)):
+            part[:] = array.asnumpy()
+        self.note(row, position, num_samples)
 
     def note(self, left: Array, position: int, num_samples: int) -> None:
         """Note the statistics that a micro-batch has left, all in a row."""
