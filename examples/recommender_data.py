@@ -34,7 +34,7 @@ MOST_TAGS = 4
 
 
 class Clicks(NamedTuple):
-    """What was shown to whom, whether it was clicked, and the truth behind it."""
+    """Items as they were shown to users, whether they were clicked, and the truth behind it."""
 
     user: np.ndarray  # int64 numbers, as a shop gives them; few users come often
     item: np.ndarray  # as users

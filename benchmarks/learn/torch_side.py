@@ -37,7 +37,7 @@ MICRO_BATCH = 32  # of evaluations
 
 
 class Subject(Protocol):
-    """What is learnt; made of the run and the description in its checkpoint."""
+    """A thing to learn; made of the run and the description in its checkpoint."""
 
     task: TaskData
     net: nn.Module

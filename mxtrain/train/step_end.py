@@ -51,7 +51,7 @@ class Reduced(NamedTuple):
 
 
 class Ending(Protocol):
-    """Whoever adds up a step's gradients, once it has."""
+    """The end of a step, for whoever adds up its gradients."""
 
     def end_step(self, is_applied: bool, maxima: Array | None = None) -> None:
         """See `GradientAccumulator.end_step`."""
