@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from mxtrain.config.program_objects import ProgramObjects
-from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.interfaces import Dataset
-from mxtrain.data.labels import label_checks
-from mxtrain.tasks.metrics.metrics import Accuracy
+from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks.net_inputs import OF_COLOURED_PICTURES, NetInputs
-from mxtrain.tasks.task import Description, Metric, Outcome, Score
+from mxtrain.tasks.task import Description, Outcome
 
 if TYPE_CHECKING:
     from mxtrain.models.heads.chunked_head import Softmax
@@ -26,57 +22,6 @@ if TYPE_CHECKING:
 HEAD_CLASSES = "head_classes"  # in the arrays of a micro-batch: those over which its loss is, if not all
 # Of an evaluation of a head in chunks, where nothing has the scores of all classes.
 RANK_COLUMNS = ("rank", "predicted", "probability", "label_probability")
-
-
-@dataclasses.dataclass(frozen=True)
-class PredictedClasses:
-    """Classes as targets, by the loss that `--loss` describes."""
-
-    names: list[str]
-    loss: str
-    label_smoothing: float = 0.0
-    weights: Sequence[float] | None = None
-
-    metric_kind = "classes"
-    step_means = ("accuracy",)
-    score = Score("accuracy")
-    field = Field("label", ())
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self.names)
-
-    @property
-    def expects(self) -> str:
-        """The sentence about a net that answers something else."""
-        num = self.num_outputs
-        return f"there are {num} classes; it has to give one array of shape (samples, {num})"
-
-    def check(self, dataset: Dataset) -> None:
-        label_checks.check(dataset, self.names)
-
-    def summary(self) -> str:
-        return f"{len(self.names)} classes"
-
-    def forward(self, inputs: NetInputs, objects: ProgramObjects, is_training: bool) -> ClassificationForward:
-        from mxtrain.models import losses
-
-        smoothing = self.label_smoothing if is_training else 0.0
-        loss = losses.build(self.loss, smoothing, self.num_outputs, objects)
-        return ClassificationForward(loss, class_weights=self.weights if is_training else None, inputs=inputs)
-
-    def metrics(self) -> Sequence[Metric]:
-        return (Accuracy(),)
-
-    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
-        return answered(output, arrays["label"])
-
-    def shown(self, output: Any) -> dict[str, Any]:
-        """Return every class with its probability, the likeliest first, for JSON, from the output of one sample."""
-        return likeliest_first(self.names, probabilities(np.ravel(output)))
-
-    def in_words(self, shown: Mapping[str, Any]) -> str:
-        return classes_in_words(shown)
 
 
 def probabilities(scores: Array) -> Array:

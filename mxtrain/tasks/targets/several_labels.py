@@ -20,6 +20,7 @@ from mxtrain.data.labels import label_checks
 from mxtrain.tasks.classes import ClassificationForward
 from mxtrain.tasks.metrics.multilabel_metrics import F1, AveragePrecision
 from mxtrain.tasks.net_inputs import NetInputs
+from mxtrain.tasks.targets.named_targets import NamedTargets
 from mxtrain.tasks.task import Metric, Score
 
 LOSSES = loss_names.of_target(loss_names.LABELS)
@@ -27,14 +28,10 @@ WRONG_LABELS = 10  # that are told of a sample
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictedLabels:
-    """Labels as targets, by the loss that `--loss` describes; `weights` are those of a yes."""
+class PredictedLabels(NamedTargets):
+    """Labels as targets; `weights` are those of a yes."""
 
-    names: list[str]
-    loss: str
-    label_smoothing: float = 0.0
-    weights: Sequence[float] | None = None
-
+    noun = "labels"
     metric_kind = "labels"
     step_means = ("label_accuracy",)
     score = Score("mean_average_precision")
@@ -42,16 +39,6 @@ class PredictedLabels:
     @property
     def field(self) -> Field:
         return Field("label", (self.num_outputs,))
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self.names)
-
-    @property
-    def expects(self) -> str:
-        """The sentence about a net that answers something else."""
-        num = self.num_outputs
-        return f"there are {num} labels; it has to give one array of shape (samples, {num})"
 
     def check(self, dataset: Dataset) -> None:
         label_checks.check_several(dataset, self.names)
