@@ -69,3 +69,6 @@ gather: Function | None = getattr(_built, "gather", None)
 find_records: Function | None = getattr(_built, "find_records", None)
 # add_rows(sums, places, rows): see tables/sums.py
 add_rows: Function | None = getattr(_built, "add_rows", None)
+
+# square_rows(rows, squares): see tables/sums.py
+square_rows: Function | None = getattr(_built, "square_rows", None)

@@ -126,6 +126,14 @@ void add_rows_to(float *sums, size_t width, const int64_t *places, const float *
     }
 }
 
+void square_rows(const float *rows, size_t width, size_t count, double *squares) {
+    for (size_t at = 0; at < count; at++, rows += width) {
+        double sum = 0;
+        for (size_t column = 0; column < width; column++) sum += (double)rows[column] * (double)rows[column];
+        squares[at] = sum;
+    }
+}
+
 /* One row; `first` and `second` are its parts of those arrays, `single` and `other` its numbers. */
 static inline void move(const Movement *by, size_t width, float *row, float *first, float *second, float *single,
                         float *other, const float *gradient) {

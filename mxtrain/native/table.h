@@ -44,6 +44,9 @@ int find_records(const RecordFile *from, const int64_t *ids, size_t count, uint8
 /* Add each row to the sum at its place, in their order. */
 void add_rows_to(float *sums, size_t width, const int64_t *places, const float *rows, size_t count);
 
+/* The sum of the squares of each row, column by column. */
+void square_rows(const float *rows, size_t width, size_t count, double *squares);
+
 typedef enum { SGD, MOMENTUM, ADAGRAD, ADAGRAD_ROW, ADAM } Optimizer;
 
 /* How rows move. What an optimizer does not have is NULL, or not read. */

@@ -247,6 +247,28 @@ static PyObject *add_to_sums(PyObject *module, PyObject *arguments) {
     return ended(&buffers, failed);
 }
 
+PyDoc_STRVAR(square_rows_doc, "square_rows(rows, squares)\n\nWrite the sum of the squares of each row.");
+
+static PyObject *squares_of_rows(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_rows, *of_squares;
+    if (!PyArg_ParseTuple(arguments, "OO", &of_rows, &of_squares)) return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t num_numbers, count;
+    const float *rows = items_of(of_rows, 4, 0, &buffers, &num_numbers, &failed);
+    double *squares = items_of(of_squares, 8, 1, &buffers, &count, &failed);
+    size_t width = count ? num_numbers / count : 0;
+    if (!failed && num_numbers == count * width) {
+        PyThreadState *lock = PyEval_SaveThread();
+        square_rows(rows, width, count, squares);
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
 PyDoc_STRVAR(move_rows_doc,
              "move_rows(optimizer, rows, first, second, single, other, slots, gradients, rate, momentum, beta1, beta2,\n"
              "epsilon, decay)\n\nMove the rows of slots; see mxtrain/tables/movement.py.");
@@ -296,6 +318,7 @@ PyMethodDef table_methods[] = {
     {"gather", gather, METH_VARARGS, gather_doc},
     {"find_records", read_records, METH_VARARGS, find_records_doc},
     {"add_rows", add_to_sums, METH_VARARGS, add_rows_doc},
+    {"square_rows", squares_of_rows, METH_VARARGS, square_rows_doc},
     {"move_rows", move_slots, METH_VARARGS, move_rows_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -72,6 +72,14 @@ static void try_rows(size_t width, size_t num_slots, size_t count) {
         slots[at] = (int64_t)drawn(num_slots);
     }
     add_rows_to(first, width, slots, gradients, count);
+    double *squares = room(count, 8);
+    square_rows(gradients, width, count, squares);
+    for (size_t at = 0; at < count; at++) {
+        double sum = 0;
+        for (size_t column = 0; column < width; column++) sum += pow(gradients[at * width + column], 2);
+        check(fabs(squares[at] - sum) < 1e-9, "another sum of squares");
+    }
+    free(squares);
     free(rows), free(first), free(second), free(out), free(single), free(other), free(gradients), free(slots), free(ids);
     free(records);
 }

@@ -15,7 +15,7 @@ from mxtrain.tables.options import TableOptions
 
 FUNCTIONS = (
     *("find_slots", "insert_slots", "hash_texts", "read_rows", "move_rows", "gather", "add_rows"),
-    "find_records",
+    *("square_rows", "find_records"),
 )
 WAYS = ["C", "NumPy"]
 

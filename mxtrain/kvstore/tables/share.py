@@ -19,7 +19,7 @@ from mxtrain.optim.update import Update
 from mxtrain.tables.arena import Arena
 from mxtrain.tables.options import TableOptions
 from mxtrain.tables.row_files import ShareFiles
-from mxtrain.tables.sums import sum_by_id
+from mxtrain.tables.sums import squares, sum_by_id
 
 NO_IDS: Array = np.zeros(0, np.int64)
 EXPIRY_PARTS = 8  # times that rows are looked through in the steps after which they expire
@@ -106,10 +106,8 @@ def _summed(uses: list[RowGradients], width: int) -> RowSums:
 
 def squares_of(gradients: Array) -> int | None:
     """Return the exact sum of the squares of rows, each of which is added column by column; None for no number."""
-    squares: Array = np.zeros(len(gradients))
-    for column in gradients.T:
-        squares += np.square(column, dtype=np.float64)
+    of_rows = squares(gradients)
     # In float32 the square of such a number is infinite, as it is in the norm of other gradients.
-    if not (squares < np.finfo(np.float32).max).all():
+    if not (of_rows < np.finfo(np.float32).max).all():
         return None
-    return exact_sum.of(squares)
+    return exact_sum.of(of_rows)

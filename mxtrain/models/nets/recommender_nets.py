@@ -23,13 +23,14 @@ Inputs = Mapping[str, Shape]
 
 def wide_deep(inputs: Inputs, outputs: int, hidden: tuple[int, ...], dropout: float, **rows: Any) -> Block:
     """Return a sum of weights, beside layers of neurons over all vectors and numbers (Cheng et al., 2016)."""
-    return OverRows(inputs, outputs, WideAndDeep(outputs, hidden, dropout, _num_numbers(inputs)), **rows)
+    sizes = _sizes(inputs, outputs, rows["width"])
+    return OverRows(inputs, sizes, WideAndDeep(sizes, hidden, dropout), **rows)
 
 
 def deepfm(inputs: Inputs, outputs: int, hidden: tuple[int, ...], dropout: float, **rows: Any) -> Block:
     """Return `wide_deep` with products of all pairs of fields beside it (Guo et al., 2017)."""
-    head = DeepFm(outputs, hidden, dropout, _num_numbers(inputs), rows["width"])
-    return OverRows(inputs, outputs, head, **rows)
+    sizes = _sizes(inputs, outputs, rows["width"])
+    return OverRows(inputs, sizes, DeepFm(sizes, hidden, dropout), **rows)
 
 
 def dlrm(
@@ -41,19 +42,20 @@ def dlrm(
     **rows: Any,
 ) -> Block:
     """Return layers over the products of all pairs of fields, of which the numbers are one (Naumov et al., 2019)."""
-    sizes = Sizes(_num_fields(inputs), _num_numbers(inputs), rows["width"])
-    return OverRows(inputs, outputs, Dlrm(outputs, bottom, hidden, dropout, sizes), **rows)
+    sizes = _sizes(inputs, outputs, rows["width"])
+    return OverRows(inputs, sizes, Dlrm(sizes, bottom, hidden, dropout), **rows)
 
 
 class OverRows(mx.gluon.Block):
-    """A head over what is looked up: weights (samples, outputs), vectors (samples, fields, width), and numbers."""
+    """A head, compiled, over what is looked up, (samples, fields, outputs + width), and numbers."""
 
-    def __init__(self, inputs: Inputs, outputs: int, head: Block, width: int, **options: Any):
+    def __init__(self, inputs: Inputs, sizes: Sizes, head: Head, width: int, **options: Any):
         super().__init__(prefix="recommender_")
-        self._names, self._outputs = list(inputs), outputs
+        self._names = list(inputs)
         with self.name_scope():
-            self.rows = Table("rows", outputs + width, field=IDS if IDS in inputs else "", **options)
+            self.rows = Table("rows", sizes.outputs + width, field=IDS if IDS in inputs else "", **options)
             self.head = head
+        head.hybridize(static_alloc=True, static_shape=True)
 
     def forward(self, *arrays: NDArray) -> NDArray:
         """Return the outputs of samples, (samples, outputs)."""
@@ -65,71 +67,106 @@ class OverRows(mx.gluon.Block):
             if name + LENGTHS in named
         ]
         looked_up = mx.nd.concat(*fields, dim=1) if len(fields) > 1 else fields[0]
-        weights = looked_up.slice_axis(axis=2, begin=0, end=self._outputs).sum(axis=1)
-        vectors = looked_up.slice_axis(axis=2, begin=self._outputs, end=None)
-        return self.head(weights, vectors, *([named[NUMBERS]] if NUMBERS in named else []))
-
-
-class WideAndDeep(mx.gluon.HybridBlock):
-    """The sum of weights, those of the numbers among them, and of what layers over vectors and numbers find."""
-
-    def __init__(self, outputs: int, hidden: tuple[int, ...], dropout: float, num_numbers: int):
-        super().__init__(prefix="deep_")
-        with self.name_scope():
-            if num_numbers:
-                self.wide = nn.Dense(outputs, prefix="wide_")
-            self.deep = _layers(hidden, dropout, outputs)
-
-    def hybrid_forward(self, F: Any, weights: Any, vectors: Any, numbers: Any = None) -> Any:
-        if numbers is None:
-            return weights + self.deep(F.flatten(vectors))
-        return weights + self.wide(numbers) + self.deep(F.concat(F.flatten(vectors), numbers, dim=1))
-
-
-class DeepFm(WideAndDeep):
-    """The same, and the sum over all pairs of fields of their vectors' products; a number has one, times itself."""
-
-    def __init__(self, outputs: int, hidden: tuple[int, ...], dropout: float, num_numbers: int, width: int):
-        super().__init__(outputs, hidden, dropout, num_numbers)
-        if num_numbers:
-            with self.name_scope():
-                shape = (1, num_numbers, width)
-                self.of_numbers = self.params.get("of_numbers", shape=shape, init=mx.init.Uniform(0.01))
-
-    def hybrid_forward(
-        self, F: Any, weights: Any, vectors: Any, numbers: Any = None, of_numbers: Any = None
-    ) -> Any:
-        found = super().hybrid_forward(F, weights, vectors, numbers)
-        if numbers is not None:
-            scaled = F.broadcast_mul(F.expand_dims(numbers, axis=2), of_numbers)
-            vectors = F.concat(vectors, scaled, dim=1)
-        pairs = F.square(F.sum(vectors, axis=1)) - F.sum(F.square(vectors), axis=1)
-        return F.broadcast_add(found, 0.5 * F.sum(pairs, axis=1, keepdims=True))
+        return self.head(looked_up, *([named[NUMBERS]] if NUMBERS in named else []))
 
 
 class Sizes(NamedTuple):
-    """The sizes of what goes into a net."""
+    """The sizes of what goes into a head, and of what it answers."""
 
     num_fields: int
     num_numbers: int
     width: int
+    outputs: int
 
 
-class Dlrm(mx.gluon.HybridBlock):
+class Head(mx.gluon.HybridBlock):
+    """The layers behind what is looked up: rows (samples, fields, outputs + width), and numbers, if there are some."""
+
+    def __init__(self, sizes: Sizes, prefix: str):
+        super().__init__(prefix=prefix)
+        self._sizes = sizes
+
+    def summed(self, F: Any, rows: Any) -> tuple[Any, Any]:
+        """Return the sums over all fields of their weights, (samples, outputs), and of their vectors.
+
+        As a product of matrices, since MXNet adds over an axis in the middle number by number.
+        """
+        outputs, width = self._sizes.outputs, self._sizes.width
+        of_all_fields = F.tile(F.eye(outputs + width), reps=(1, self._sizes.num_fields))
+        sums = F.FullyConnected(rows, of_all_fields, no_bias=True, num_hidden=outputs + width)
+        weights = F.slice_axis(sums, axis=1, begin=0, end=outputs)
+        return weights, F.slice_axis(sums, axis=1, begin=outputs, end=None)
+
+    def vectors(self, F: Any, rows: Any) -> Any:
+        """Return the vectors, (samples, fields, width)."""
+        return F.slice_axis(rows, axis=2, begin=self._sizes.outputs, end=None)
+
+
+class WideAndDeep(Head):
+    """The sum of weights, those of the numbers among them, and of what layers over vectors and numbers find."""
+
+    def __init__(self, sizes: Sizes, hidden: tuple[int, ...], dropout: float):
+        super().__init__(sizes, prefix="deep_")
+        with self.name_scope():
+            if sizes.num_numbers:
+                self.wide = nn.Dense(sizes.outputs, prefix="wide_")
+            self.deep = _layers(hidden, dropout, sizes.outputs)
+
+    def hybrid_forward(self, F: Any, rows: Any, numbers: Any = None) -> Any:
+        weights, _ = self.summed(F, rows)
+        return self.wide_and_deep(F, weights, F.flatten(self.vectors(F, rows)), numbers)
+
+    def wide_and_deep(self, F: Any, weights: Any, flat: Any, numbers: Any) -> Any:
+        """Return the outputs, from the summed weights and each sample's vectors, one behind the other."""
+        if numbers is None:
+            return weights + self.deep(flat)
+        return weights + self.wide(numbers) + self.deep(F.concat(flat, numbers, dim=1))
+
+
+class DeepFm(WideAndDeep):
+    """The same, and the sum over all pairs of fields of their vectors' products; a number has one, times itself.
+
+    It is half of what the square of the sum of all vectors has more than the sum of their squares.
+    """
+
+    def __init__(self, sizes: Sizes, hidden: tuple[int, ...], dropout: float):
+        super().__init__(sizes, hidden, dropout)
+        if sizes.num_numbers:
+            with self.name_scope():
+                shape = (1, sizes.num_numbers, sizes.width)
+                self.of_numbers = self.params.get("of_numbers", shape=shape, init=mx.init.Uniform(0.01))
+
+    def hybrid_forward(self, F: Any, rows: Any, numbers: Any = None, of_numbers: Any = None) -> Any:
+        weights, total = self.summed(F, rows)
+        flat = F.flatten(self.vectors(F, rows))
+        squares = self._dot_ones(F, F.square(flat), self._sizes.num_fields * self._sizes.width)
+        if numbers is not None:
+            of_numbers = F.reshape(of_numbers, shape=(-3, -2))  # without the axis of samples
+            total = total + F.dot(numbers, of_numbers)
+            of_number = self._dot_ones(F, F.square(of_numbers), self._sizes.width)
+            squares = squares + F.dot(F.square(numbers), of_number)
+        pairs = self._dot_ones(F, F.square(total), self._sizes.width) - squares
+        return F.broadcast_add(self.wide_and_deep(F, weights, flat, numbers), 0.5 * pairs)
+
+    def _dot_ones(self, F: Any, matrix: Any, width: int) -> Any:
+        """Return the sum of each row of a matrix of this width, as a column."""
+        return F.dot(matrix, F.ones(shape=(width, 1)))
+
+
+class Dlrm(Head):
     """Layers over products of all pairs of vectors, one of which layers have made of the numbers; weights are added."""
 
-    def __init__(
-        self, outputs: int, bottom: tuple[int, ...], hidden: tuple[int, ...], dropout: float, sizes: Sizes
-    ):
-        super().__init__(prefix="dlrm_")
+    def __init__(self, sizes: Sizes, bottom: tuple[int, ...], hidden: tuple[int, ...], dropout: float):
+        super().__init__(sizes, prefix="dlrm_")
         self._count = sizes.num_fields + bool(sizes.num_numbers)
         with self.name_scope():
             if sizes.num_numbers:
                 self.bottom = _layers(bottom, dropout, sizes.width, prefix="bottom_")
-            self.top = _layers(hidden, dropout, outputs)
+            self.top = _layers(hidden, dropout, sizes.outputs)
 
-    def hybrid_forward(self, F: Any, weights: Any, vectors: Any, numbers: Any = None) -> Any:
-        found = []
+    def hybrid_forward(self, F: Any, rows: Any, numbers: Any = None) -> Any:
+        weights, _ = self.summed(F, rows)
+        vectors, found = self.vectors(F, rows), []
         if numbers is not None:
             of_numbers = self.bottom(numbers)
             vectors = F.concat(F.expand_dims(of_numbers, axis=1), vectors, dim=1)
@@ -149,10 +186,7 @@ def _layers(hidden: tuple[int, ...], dropout: float, outputs: int, prefix: str =
     return found
 
 
-def _num_numbers(inputs: Inputs) -> int:
-    return inputs[NUMBERS][0] if NUMBERS in inputs else 0
-
-
-def _num_fields(inputs: Inputs) -> int:
+def _sizes(inputs: Inputs, outputs: int, width: int) -> Sizes:
     num_lists = sum(name + LENGTHS in inputs for name in inputs)
-    return num_lists + (inputs[IDS][0] if IDS in inputs else 0)
+    num_fields = num_lists + (inputs[IDS][0] if IDS in inputs else 0)
+    return Sizes(num_fields, inputs[NUMBERS][0] if NUMBERS in inputs else 0, width, outputs)

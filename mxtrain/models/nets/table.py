@@ -33,6 +33,19 @@ class RowSource(Protocol):
         ...
 
 
+class Lookup(NamedTuple):
+    """The ids that are looked up, their distinct ones, ascending, and where each is among these."""
+
+    ids: Array
+    distinct: Array
+    positions: Array
+
+
+def lookup_of(ids: Array) -> Lookup:
+    """Return what ids are looked up, a row for each."""
+    return Lookup(ids, *np.unique(ids, return_inverse=True))
+
+
 class Use(NamedTuple):
     """A lookup of which a gradient comes back."""
 
@@ -73,6 +86,7 @@ class Table(mx.gluon.Block):
             1.0  # as a parameter's, by --lr-scale and --layer-decay: of the rate that `rate_factor` gives
         )
         self.source: RowSource | None = None  # until there is one, rows are as they begin
+        self.expected: list[Lookup] = []  # of micro-batches to come, so that their ids are sorted once
         # By device, in the order of calls, until their gradients are taken.
         self.uses: dict[Device, list[Use]] = {}
 
@@ -103,6 +117,13 @@ class Table(mx.gluon.Block):
             return self.source.rows(ids)
         return first_values.rows(self.options, ids)
 
+    def _lookup(self, ids: Array) -> Lookup:
+        """Return the lookup of ids, which may have been expected."""
+        for number, each in enumerate(self.expected):
+            if np.array_equal(each.ids, ids):
+                return self.expected.pop(number)
+        return lookup_of(ids)
+
     def _known(self, ids: NDArray) -> Array:
         found = ids.asnumpy()
         if found.dtype.kind in "iu":
@@ -123,14 +144,14 @@ class Table(mx.gluon.Block):
         factors: Array | None = None,
     ) -> NDArray:
         """Return the rows of ids, or their sums by `lists`, in an array of this shape and the width."""
-        unique, positions = np.unique(ids, return_inverse=True)
+        _, unique, positions = self._lookup(ids)
         rows = self.rows(unique)[positions]
         if factors is not None:
             rows *= factors[:, None]
         if lists is not None:
             rows = summed(lists, rows, shape[0])
-        with mx.autograd.pause():
-            looked_up = mx.nd.array(rows.reshape((*shape, self.options.width)), ctx=device, dtype=np.float32)
+        looked_up = mx.nd.empty((*shape, self.options.width), ctx=device)
+        looked_up[:] = rows.reshape(looked_up.shape)
         if mx.autograd.is_recording() and not self.is_frozen:
             looked_up.attach_grad()
             use = Use(unique, positions, lists, factors, looked_up)

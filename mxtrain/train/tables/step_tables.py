@@ -15,7 +15,7 @@ import numpy as np
 from mxtrain.data.fields import Array
 from mxtrain.data.loading.loader import Batch
 from mxtrain.kvstore.tables.owner import RowGradients, RowPull, TableOwners
-from mxtrain.models.nets.table import Table
+from mxtrain.models.nets.table import Table, lookup_of
 from mxtrain.optim.update import Update
 from mxtrain.runtime.types import Device
 
@@ -49,12 +49,12 @@ class TableRows:
         self.seconds = RowSeconds()
 
     def ask(self, ids: Array, is_next_step: bool) -> None:
-        """Ask for the rows of a micro-batch to come, of this step or of the next one."""
-        unique, began = np.unique(ids), time.monotonic()
+        """Ask for the rows of a micro-batch to come, of this step or of the next one, by its distinct ids."""
+        began = time.monotonic()
         if is_next_step:
-            self._next.append(Ahead(unique, self._owners.prefetch(self._number, unique), began))
+            self._next.append(Ahead(ids, self._owners.prefetch(self._number, ids), began))
         else:
-            self._ahead.append(Ahead(unique, self._owners.pull(self._number, unique), began))
+            self._ahead.append(Ahead(ids, self._owners.pull(self._number, ids), began))
 
     def rows(self, ids: Array) -> Array:
         """Return the rows of ids, ascending and each once."""
@@ -69,9 +69,10 @@ class TableRows:
         )
         return rows
 
-    def end_step(self) -> None:
-        """Forget what was asked for in vain: the rows have moved."""
+    def end_step(self) -> int:
+        """Forget what was asked for in vain, as the rows have moved; return how many micro-batches are to come."""
         self._ahead, self._next = self._next, []
+        return len(self._ahead)
 
 
 class StepTables:
@@ -89,7 +90,9 @@ class StepTables:
             for table, source in zip(self.tables, self.rows):
                 ids = batch.arrays.get(table.field)
                 if ids is not None:
-                    source.ask(np.asarray(ids, np.int64).reshape(-1), is_next_step)
+                    lookup = lookup_of(np.array(ids, np.int64).reshape(-1))
+                    table.expected.append(lookup)
+                    source.ask(lookup.distinct, is_next_step)
 
     def take_seconds(self) -> RowSeconds:
         """Return in which time rows have travelled since the last call."""
@@ -125,5 +128,6 @@ class StepTables:
         self._end_step()
 
     def _end_step(self) -> None:
-        for each in self.rows:
-            each.end_step()
+        for table, source in zip(self.tables, self.rows):
+            num_to_come = source.end_step()
+            table.expected = table.expected[len(table.expected) - num_to_come :]

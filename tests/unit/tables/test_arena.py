@@ -18,7 +18,7 @@ from mxtrain.core.system import machine
 from mxtrain.tables import first_values
 from mxtrain.tables.arena import Arena
 from mxtrain.tables.options import OPTIMIZERS, TableOptions
-from mxtrain.tables.sums import sum_by_id
+from mxtrain.tables.sums import squares, sum_by_id
 from tests.support.tables import go_way
 
 
@@ -228,3 +228,20 @@ def test_equal_ids_are_added_in_their_order(is_native: bool, monkeypatch: pytest
             expected = expected + row
         assert np.array_equal(total, expected)
     assert [len(each) for each in sum_by_id(ids[:0], rows[:0])] == [0, 0]
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (300, 17), (5, 0)])
+def test_squares_of_rows_are_added_column_by_column(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(6)
+    rows = (rng.standard_normal(shape) * 10.0 ** rng.integers(-18, 18, shape)).astype(np.float32)
+    expected = np.zeros(shape[0])
+    for column in range(shape[1]):
+        expected = expected + rows[:, column].astype(np.float64) ** 2
+    assert np.array_equal(squares(rows), expected)
+    go_way("NumPy", monkeypatch)
+    assert np.array_equal(squares(rows), expected)
+    assert np.array_equal(
+        squares(np.float32([[1e30, np.inf], [np.nan, 1]])), [np.inf, np.nan], equal_nan=True
+    )
