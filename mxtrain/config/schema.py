@@ -10,11 +10,14 @@ import dataclasses
 from typing import Any
 
 from mxtrain.config.components import tasks
+from mxtrain.config.components.zoo import detector_names
 from mxtrain.config.sections.data import Data
 from mxtrain.config.sections.layout import Layout
 from mxtrain.config.sections.model import Model
 from mxtrain.config.sections.optim import Optim
 from mxtrain.config.sections.output import Output
+
+IMAGE_SIZE = 224  # of nets that are made for no other
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +36,13 @@ class Run:
     explicit: frozenset[str] = dataclasses.field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Fill in what the task takes where --augment is left out."""
-        if not self.data.augment:
-            augment = tasks.defaults_of(self.model.task).augment
-            object.__setattr__(self, "data", dataclasses.replace(self.data, augment=augment))
+        """Fill in what the task and the net take where --augment and --image-size are left out."""
+        data = self.data
+        augment = data.augment or tasks.defaults_of(self.model.task).augment
+        image_size = data.image_size or detector_names.image_size_of(self.model.model) or IMAGE_SIZE
+        if (augment, image_size) != (data.augment, data.image_size):
+            filled = dataclasses.replace(data, augment=augment, image_size=image_size)
+            object.__setattr__(self, "data", filled)
 
     @classmethod
     def of(cls, **flags: Any) -> Run:

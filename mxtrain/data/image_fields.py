@@ -194,6 +194,11 @@ def input_of(source: object, run: Run, description: Mapping[str, Any]) -> Array:
 
     It is a file's path, what such a file holds, or uint8 (height, width, 3).
     """
+    return input_by(transform_of(run, description, is_training=False), source, run)
+
+
+def input_by(transform: Callable[[Any, Any, Array], None], source: object, run: Run) -> Array:
+    """Return a picture as a transform makes it for a net of `run`; DataError if it is none."""
     name = str(source) if isinstance(source, (str, os.PathLike)) else "this picture"
     payload: Any
     if isinstance(source, (str, os.PathLike, bytes)):
@@ -206,7 +211,7 @@ def input_of(source: object, run: Run, description: Mapping[str, Any]) -> Array:
     try:
         if pillow_decode.is_one(payload):
             payload = pillow_decode.decode(payload)
-        transform_of(run, description, is_training=False)(payload, None, picture)
+        transform(payload, None, picture)
     except ValueError as error:
         raise DataError(f"{name}: {error}") from None
     except MemoryError:

@@ -28,7 +28,7 @@ from mxtrain.data.loading.assembly import SampleReader
 from mxtrain.data.user import user_samples
 from mxtrain.tasks import task_flags
 from mxtrain.tasks.classes import described as described_classes
-from mxtrain.tasks.named_inputs import TaskOfInputs
+from mxtrain.tasks.inputs.named_inputs import TaskOfInputs
 from mxtrain.tasks.targets import several_labels
 from mxtrain.tasks.targets.class_targets import PredictedClasses
 from mxtrain.tasks.targets.number_targets import PredictedNumbers

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 import numpy as np
 
 from mxtrain.data.fields import Array, Arrays
-from mxtrain.tasks.net_inputs import OF_COLOURED_PICTURES, NetInputs
+from mxtrain.tasks.inputs.net_inputs import OF_COLOURED_PICTURES, NetInputs
 from mxtrain.tasks.task import Description, Outcome
 
 if TYPE_CHECKING:

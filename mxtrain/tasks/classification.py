@@ -33,8 +33,8 @@ from mxtrain.tasks.classes import (
     described,
     likeliest_first,
 )
+from mxtrain.tasks.inputs.net_inputs import NetInputs, Pictures
 from mxtrain.tasks.metrics.metrics import Accuracy, RankAccuracy
-from mxtrain.tasks.net_inputs import NetInputs, Pictures
 from mxtrain.tasks.task import Description, Forward, Metric, Output, Score, Task, TaskPrediction
 
 if TYPE_CHECKING:

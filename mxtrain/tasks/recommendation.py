@@ -27,7 +27,7 @@ from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.data.labels import label_checks, sample_weights, targets
 from mxtrain.data.loading.assembly import SampleReader
 from mxtrain.tasks import task_flags
-from mxtrain.tasks.named_inputs import TaskOfInputs
+from mxtrain.tasks.inputs.named_inputs import TaskOfInputs
 from mxtrain.tasks.targets.click_targets import PredictedClicks
 from mxtrain.tasks.targets.number_targets import PredictedNumbers
 from mxtrain.tasks.task import Description

@@ -19,7 +19,8 @@ from mxtrain.data.labels import sample_weights, targets
 from mxtrain.data.labels.sample_weights import WeightColumn
 from mxtrain.data.loading.assembly import SampleReader
 from mxtrain.models.contract import Contract, pictures_in_words
-from mxtrain.tasks import net_inputs, task_flags
+from mxtrain.tasks import task_flags
+from mxtrain.tasks.inputs import net_inputs
 from mxtrain.tasks.targets.number_targets import PredictedNumbers
 from mxtrain.tasks.task import Description, Forward, Metric, Task, TaskPrediction
 

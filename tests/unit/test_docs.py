@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain import config
-from mxtrain.config.components import gluoncv_names
+from mxtrain.config.components.zoo import gluoncv_names
 from tests.support.checkout import ROOT, tree_of
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from mxtrain.config.components import component
 from mxtrain.config.components.component import Component, Number, Numbers, Spec, by_name
-from mxtrain.config.components.gluoncv_names import GLUONCV_CLASSIFIERS
-from mxtrain.config.components.torch_net_names import TORCH_NETS
+from mxtrain.config.components.zoo.detector_names import DETECTORS, TWO_STAGE
+from mxtrain.config.components.zoo.gluoncv_names import GLUONCV_CLASSIFIERS
+from mxtrain.config.components.zoo.torch_net_names import TORCH_NETS
 from mxtrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Block
 
 PICTURES, ARRAYS, IDS, TOKENS, TEXTS = "pictures", "arrays", "ids", "tokens", "texts"
+BOXES = "boxes"  # pictures too, of whose boxes they tell
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +92,7 @@ NETS = by_name(
     Net("small_resnet", "a ResNet of small pictures", _NETS + "small:small_resnet"),
     *(Net(name, "GluonCV's") for name in GLUONCV_CLASSIFIERS),
     *(Net(name, "torch's, made of GluonCV's") for name in TORCH_NETS),
+    *(Net(name, "GluonCV's", takes=BOXES) for name in DETECTORS),
     _of_arrays(
         "mlp",
         "the default: layers of neurons over all arrays side by side; fixed shapes",
@@ -177,7 +180,7 @@ NETS = by_name(
 
 
 def that_take(what: str) -> tuple[str, ...]:
-    """Return the names of the nets that take pictures, arrays, tokens or texts."""
+    """Return the names of the nets that take pictures, boxes, arrays, ids, tokens or texts."""
     return tuple(net.name for net in NETS.values() if net.takes == what)
 
 
@@ -196,6 +199,11 @@ def takes(text: str) -> str:
 
 def parse(text: str) -> Spec:
     """Parse --model."""
+    if text.startswith(TWO_STAGE):
+        raise UsageError(
+            f"--model {text}: is a net of two stages, which are not learnt here; give one of one stage, as "
+            "ssd_512_resnet50_v1_voc, yolo3_darknet53_voc or center_net_resnet18_v1b_voc"
+        )
     parsed = component.parse("--model", text, NETS)
     if parsed.name not in NETS:
         return parsed

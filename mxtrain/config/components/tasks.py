@@ -54,6 +54,14 @@ TASKS = by_name(
         samples=PICTURES,
     ),
     TaskDefaults(
+        "detection",
+        "boxes with classes in each picture",
+        "mxtrain.tasks.detection:Detection",
+        model="ssd_512_mobilenet1.0_voc",
+        augment="none",
+        samples=PICTURES,
+    ),
+    TaskDefaults(
         "arrays",
         "classes or numbers of tables and arrays",
         "mxtrain.tasks.arrays:Arrays",

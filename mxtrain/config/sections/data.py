@@ -59,7 +59,9 @@ class Data:
         "samples of an epoch: once (each sample once) | balanced (as many samples, each class as often)",
     )
     image_size: Union[int, str] = flag(  # noqa: UP007  # Python 3.8 evaluates it
-        224, "height and width of the pictures that the net sees, or HEIGHTxWIDTH, as in 224x320"
+        0,
+        "height and width of the pictures that the net sees, or HEIGHTxWIDTH, as in 224x320; left out: 224, or what a "
+        "detector is made for, as 512 of ssd_512_...",
     )
     val_resize: int = flag(0, "short side before the centre crop in evaluation; 0: image_size / 0.875")
     channels: int = flag(3, "of the pictures that the net sees: 3 (colours) or 1 (grey)")

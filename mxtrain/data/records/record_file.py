@@ -179,6 +179,11 @@ class RecordFile:
             self._labels = np.asarray(labels, np.float32) if is_flat else np.hstack(labels).astype(np.float32)
         return self._labels
 
+    def label_rows(self) -> list[Floats]:
+        """Return the labels of each record, however many it has."""
+        flat = self.flat_labels()
+        return np.split(flat, np.cumsum(np.abs(self._num_labels))[:-1])
+
     def _label(self, position: int) -> Label:
         offset = int(self._offsets[position])
         try:

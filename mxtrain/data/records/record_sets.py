@@ -100,6 +100,10 @@ class RecordSet:
         """Return the labels of all records one after the other, however many each has."""
         return np.concatenate([part.flat_labels() for part in self._parts])
 
+    def label_rows(self) -> list[Floats]:
+        """Return the labels of each record, however many it has."""
+        return [row for part in self._parts for row in part.label_rows()]
+
     def _find(self, position: int) -> tuple[RecordFile, int]:
         number = int(np.searchsorted(self._starts, position, side="right")) - 1
         return self._parts[number], position - int(self._starts[number])

@@ -1,7 +1,7 @@
 """Nets by name: built, then compiled with known shapes.
 
 Owns building a net for `--model`, and the choice between a symbolic graph and imperative execution. Does not own the
-list of names (`config/components/gluoncv_names.py`, which needs no mxnet) or the weights
+list of names (`config/components/zoo/gluoncv_names.py`, which needs no mxnet) or the weights
 (`models/parameters/initializers.py`, `models/parameters/pretrained.py`).
 """
 
@@ -15,7 +15,8 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from mxtrain import runtime
 from mxtrain.config.checks.bounds import LARGEST_ARRAY
-from mxtrain.config.components import gluoncv_names, import_path, nets, torch_net_names
+from mxtrain.config.components import import_path, nets
+from mxtrain.config.components.zoo import gluoncv_names, torch_net_names
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects, is_object
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models.analysis import shapes

@@ -21,8 +21,8 @@ from mxtrain.tasks.classes import (
     likeliest_first,
     probabilities,
 )
+from mxtrain.tasks.inputs.net_inputs import NetInputs
 from mxtrain.tasks.metrics.metrics import Accuracy
-from mxtrain.tasks.net_inputs import NetInputs
 from mxtrain.tasks.targets.named_targets import NamedTargets
 from mxtrain.tasks.task import Metric, Score
 

@@ -15,8 +15,8 @@ from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import targets
 from mxtrain.data.labels.targets import Numbers
+from mxtrain.tasks.inputs.net_inputs import NetInputs
 from mxtrain.tasks.metrics.metrics import Errors
-from mxtrain.tasks.net_inputs import NetInputs
 from mxtrain.tasks.task import Metric, Outcome, Score
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import label_checks
 from mxtrain.tasks.classes import ClassificationForward
+from mxtrain.tasks.inputs.net_inputs import NetInputs
 from mxtrain.tasks.metrics.multilabel_metrics import F1, AveragePrecision
-from mxtrain.tasks.net_inputs import NetInputs
 from mxtrain.tasks.targets.named_targets import NamedTargets
 from mxtrain.tasks.task import Metric, Score
 

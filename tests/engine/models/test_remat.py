@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.config.components import gluoncv_names
+from mxtrain.config.components.zoo import gluoncv_names
 from mxtrain.core.errors import UsageError
 from mxtrain.models import remat, segments
 from mxtrain.models.nets import zoo

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks import exporting
 from benchmarks.harness import kept, tables
-from mxtrain.config.components import gluoncv_names
+from mxtrain.config.components.zoo import gluoncv_names
 
 APART = {"samples": 16, "absolute": 0.0, "relative": 0.0, "same_top1": 1.0, "bytes": 10}
 FOUND = {"name": "a", "size": 32, "parameters": 1_500_000, "symbol": APART}

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from mxtrain.config import autocast_costs
-from mxtrain.config.components import gluoncv_names
+from mxtrain.config.components.zoo import gluoncv_names
 from mxtrain.core.errors import UsageError
 from mxtrain.core.system import kernels
 from mxtrain.models.autocast.autocast import Autocast

@@ -18,7 +18,7 @@ from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.labels import sample_weights
 from mxtrain.data.labels.sample_weights import WeightColumn
 from mxtrain.models.contract import Contract
-from mxtrain.tasks.net_inputs import Named, NetInputs
+from mxtrain.tasks.inputs.net_inputs import Named, NetInputs
 from mxtrain.tasks.task import Forward, Metric, Score, Task, TaskPrediction
 
 if TYPE_CHECKING:

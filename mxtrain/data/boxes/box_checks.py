@@ -1,0 +1,56 @@
+"""The checks of boxes before training: that each record has boxes, and of which classes they are.
+
+Owns the number of classes and their names. Boxes that lie outside their pictures, or are empty, are found by `check`
+of the packer; what a run cannot learn from is refused here.
+"""
+
+from __future__ import annotations
+
+from mxtrain.config.checks.bounds import MOST_CLASSES
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.boxes import box_fields, box_labels
+from mxtrain.data.interfaces import Dataset
+from mxtrain.data.labels import label_checks
+
+
+def class_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[str]:
+    """Check the boxes of both data sets, and return a name for each class; one without a name has its number.
+
+    `num_classes` is --num-classes; 0 takes as many as the training set has. DataError names the first record, or file,
+    that does not fit.
+    """
+    names = train.class_names
+    if names and num_classes and len(names) > num_classes:
+        raise DataError(
+            f"{train.path}: has {len(names)} classes, but --num-classes is {num_classes}; leave it out or raise it"
+        )
+    count = num_classes or (len(names) if names else 0)
+    largest = _largest_class(train, count or MOST_CLASSES)
+    if largest < 0 and hasattr(train, "label_rows"):
+        raise DataError(f"{train.path}: has no box in any picture; there is nothing to learn from")
+    if largest < 0 and not count:
+        raise UsageError(f"{train.path}: its boxes are not known beforehand; give --num-classes")
+    outputs = count or largest + 1
+    every = [names[number] if names and number < len(names) else str(number) for number in range(outputs)]
+    if val is not None:
+        check(val, every)
+    return every
+
+
+def check(dataset: Dataset, class_names: list[str]) -> None:
+    """Refuse a data set that a detector of these classes cannot be trained or evaluated on, with a DataError."""
+    label_checks.refuse_other_names(dataset, class_names)
+    _largest_class(dataset, len(class_names))
+
+
+def _largest_class(dataset: Dataset, num_classes: int) -> int:
+    """Return the largest class of all boxes; -1 where there is none, or where labels are not known beforehand."""
+    largest = -1
+    for position, label in enumerate(dataset.label_rows() if hasattr(dataset, "label_rows") else ()):
+        try:
+            boxes = box_labels.boxes_of(label, 1, 1)
+            box_fields.check_classes(boxes, num_classes)
+        except ValueError as bad:
+            raise DataError(f"{dataset.where(position)}: {bad}") from None
+        largest = max(largest, int(boxes[:, 4].max(initial=-1)))
+    return largest

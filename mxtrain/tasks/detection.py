@@ -1,0 +1,180 @@
+"""Detection: boxes with classes in each picture.
+
+Owns what a detector means to training. Its net, and what is between its answers and boxes, are those of
+`models/detectors/`; labels and pictures are `data/boxes/`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+import numpy as np
+
+from mxtrain.config import Run
+from mxtrain.config.components import nets as net_names
+from mxtrain.config.values import sizes
+from mxtrain.data import image_fields, input_files
+from mxtrain.data.augment import normalization
+from mxtrain.data.boxes import box_checks, box_fields
+from mxtrain.data.boxes.box_fields import BoxReader
+from mxtrain.data.fields import Array, Arrays, Field
+from mxtrain.data.interfaces import Dataset, Record
+from mxtrain.models.contract import Contract, pictures_in_words
+from mxtrain.tasks import task_flags
+from mxtrain.tasks.inputs.net_inputs import NetInputs, Pictures
+from mxtrain.tasks.task import Description, Outcome, Task, TaskPrediction
+
+if TYPE_CHECKING:
+    from mxtrain.models.detectors.coder import BoxCoder
+    from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
+
+WORST_SHOWN = 5  # detections of a sample that an evaluation tells
+
+
+class Detection(Task, TaskPrediction):
+    """The task; its description has `class_names`."""
+
+    flags = (task_flags.OF_PICTURES - {"mixup", "cutmix", "val_resize", "cache", "channels"}) | {
+        *("model", "num_classes")
+    }
+    nets = net_names.that_take(net_names.BOXES)
+    unit = "images"
+    suffixes = input_files.PICTURES
+    takes_names = True
+
+    @classmethod
+    def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
+        image_fields.refuse_arrays(train)
+        names = box_checks.class_names(train, val, run.data.num_classes)
+        return {"class_names": names, **normalization.described(run, train)}
+
+    @property
+    def class_names(self) -> list[str]:
+        names: list[str] = self.description["class_names"]
+        return names
+
+    @property
+    def fields(self) -> Sequence[Field]:
+        return box_fields.fields_of(self.run)
+
+    def check(self, dataset: Dataset) -> None:
+        box_checks.check(dataset, self.class_names)
+
+    def summary(self) -> str:
+        return f"boxes of {len(self.class_names)} classes"
+
+    def reader(self, is_training: bool) -> BoxReader:
+        return box_fields.reader_of(self.run, self.description, len(self.class_names))
+
+    @classmethod
+    def record_of(cls, key: int, item: object, user: str) -> Record:
+        return box_fields.record_of(key, item, user)
+
+    def contract(self) -> Contract:
+        data = self.run.data
+        return Contract(
+            inputs=(image_fields.shape_of(data),),
+            answer=None,
+            noun="picture",
+            takes=pictures_in_words(data.image_size, data.channels),
+            expects="it has to be a detector that GluonCV has",
+        )
+
+    def build_net(self) -> Block:
+        from mxtrain.models.detectors import detectors
+
+        return detectors.build(self.run.model.model, len(self.class_names))
+
+    def training_forward(self, teacher: Block | None) -> DetectionForward:
+        return DetectionForward(self._coder, self._net_inputs)
+
+    def plain_forward(self) -> DetectionForward:
+        return DetectionForward(self._coder, self._net_inputs, self._detected)
+
+    @property
+    def step_means(self) -> Sequence[str]:
+        return self._coder.loss_names
+
+    def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
+        """Return how many boxes the sample has, and the likeliest detections."""
+        if output is None:
+            return {}
+        shown = self._shown(output)["detections"][:WORST_SHOWN]
+        return {"boxes": int((arrays["boxes"][:, 4] >= 0).sum()), "detections": shown}
+
+    def inputs_of(self, source: object) -> dict[str, Any]:
+        return box_fields.input_of(source, self.run, self.description)
+
+    def answer(self, net: Net, arrays: NDArrays) -> NDArray:
+        """Return detections in pixels of the pictures as they came."""
+        from mxtrain.models.detectors import detections
+
+        answer = net(*self._net_inputs(arrays)).astype("float32", copy=False)
+        scaled: NDArray = detections.scaled(self._detected(answer), arrays["size"], self._size)
+        return scaled
+
+    def shown(self, output: Array) -> dict[str, Any]:
+        """Return the detections, the likeliest first, each with its class, its score and its box."""
+        return self._shown(output)
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        found = [
+            f"{each['class']} {each['score']:.3f} at {' '.join(format(place, '.0f') for place in each['box'])}"
+            for each in shown["detections"]
+        ]
+        return ", ".join(found) or "nothing"
+
+    def _shown(self, output: Array) -> dict[str, Any]:
+        names = self.class_names
+        rows = output[output[:, 0] >= 0].astype(np.float64).tolist()
+        return {
+            "detections": [
+                {"class": names[int(number)], "score": score, "box": box} for number, score, *box in rows
+            ]
+        }
+
+    @functools.cached_property
+    def _coder(self) -> BoxCoder:
+        from mxtrain.models.detectors import detectors
+
+        return detectors.coder(self.run.model.model, len(self.class_names), self._size)
+
+    @property
+    def _size(self) -> sizes.Size:
+        return sizes.height_and_width(self.run.data.image_size)
+
+    @property
+    def _net_inputs(self) -> NetInputs:
+        return Pictures(normalization.of_description(self.run.data, self.description))
+
+    def _detected(self, answer: NDArray) -> NDArray:
+        """Return what the net's answer says."""
+        from mxtrain.models.detectors import detections
+
+        found: NDArray = detections.of_candidates(
+            self._coder.candidates(answer), self._coder.overlap, self._size
+        )
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class DetectionForward:
+    """The losses of a micro-batch, and its detections where an evaluation asks for them.
+
+    What a net should answer is worked out on the host, while the device computes what it does answer.
+    """
+
+    coder: BoxCoder
+    inputs: NetInputs
+    detected: Any = None
+
+    def __call__(self, net: Net, arrays: NDArrays) -> Outcome:
+        # The loss is computed in float32 whatever the net runs in.
+        answer = net(*self.inputs(arrays)).astype("float32", copy=False)
+        targets = self.coder.targets(arrays["boxes"].asnumpy())
+        by_name, weight = self.coder.losses(answer, targets)
+        means = {name: (losses.sum(), weight) for name, losses in by_name.items()}
+        total: Any = functools.reduce(lambda one, other: one + other, by_name.values())
+        return Outcome(total, weight, means, None if self.detected is None else self.detected(answer))
