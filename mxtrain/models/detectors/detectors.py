@@ -6,21 +6,35 @@ To add a family is a net, a coder, and an entry in each function here.
 from __future__ import annotations
 
 from mxtrain.config.components.zoo import detector_names
+from mxtrain.config.components.zoo.detector_names import CENTER_NET, SSD, YOLO
 from mxtrain.config.values.sizes import Size
 from mxtrain.core.errors import UsageError
-from mxtrain.models.detectors import ssd_anchors, ssd_net
+from mxtrain.models.detectors import center_net, center_net_coder, ssd_anchors, ssd_net, yolo_net
+from mxtrain.models.detectors.center_net_coder import CenterNetCoder
 from mxtrain.models.detectors.coder import BoxCoder
-from mxtrain.models.detectors.ssd import SsdCoder
+from mxtrain.models.detectors.ssd_coder import SsdCoder
+from mxtrain.models.detectors.yolo_coder import YoloCoder
 from mxtrain.runtime.types import Block
 
 
 def build(name: str, num_classes: int) -> Block:
     """Return the detector called `name`, not initialised."""
-    return ssd_net.build(name, num_classes)
+    families = {SSD: ssd_net, YOLO: yolo_net, CENTER_NET: center_net}
+    net: Block = families[detector_names.family_of(name)].build(name, num_classes)
+    return net
 
 
 def coder(name: str, num_classes: int, size: Size) -> BoxCoder:
     """Return what is between boxes and the answers of the detector called `name` to pictures of this size."""
+    family = detector_names.family_of(name)
+    if family == YOLO:
+        return YoloCoder(size, num_classes)
+    if family == CENTER_NET:
+        if size.height % center_net_coder.STEPS or size.width % center_net_coder.STEPS:
+            raise UsageError(
+                f"--image-size {size.height}x{size.width}: --model {name} takes multiples of {center_net_coder.STEPS}"
+            )
+        return CenterNetCoder(size, num_classes)
     try:
         cells = ssd_net.cells(build(name, num_classes), *size)
     except ValueError:

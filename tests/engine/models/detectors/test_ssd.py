@@ -13,7 +13,7 @@ from mxtrain.config.components.zoo import detector_names
 from mxtrain.config.values.sizes import Size
 from mxtrain.core.errors import UsageError
 from mxtrain.models.detectors import detections, detectors, ssd_anchors, ssd_net
-from mxtrain.models.detectors.ssd import BACKGROUND, IGNORED, SsdCoder
+from mxtrain.models.detectors.ssd_coder import BACKGROUND, IGNORED, SsdCoder
 from mxtrain.runtime import mx
 from tests.engine.models.detectors import cases
 
