@@ -51,7 +51,8 @@ class YoloCoder:
     def targets(self, boxes: Array) -> Targets:
         pictures = [box_arrays.real(each) for each in boxes]
         of_each: Any = map(np.stack, zip(*map(self._of_picture, pictures)))
-        return Targets(*of_each, boxes=[each[:, :4] for each in pictures])
+        has_box, centres, stretches, shares, classes = of_each
+        return Targets(has_box, centres, stretches, shares, classes, [each[:, :4] for each in pictures])
 
     def _of_picture(self, boxes: Array) -> tuple[Array, ...]:
         grid = self._grid()
