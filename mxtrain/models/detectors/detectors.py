@@ -5,11 +5,14 @@ To add a family is a net, a coder, and an entry in each function here.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from mxtrain.config.components.zoo import detector_names
 from mxtrain.config.components.zoo.detector_names import CENTER_NET, SSD, YOLO
 from mxtrain.config.values.sizes import Size
 from mxtrain.core.errors import UsageError
-from mxtrain.models.detectors import center_net, center_net_coder, ssd_anchors, ssd_net, yolo_net
+from mxtrain.models.detectors import center_net, center_net_coder, other_names, ssd_anchors, ssd_net, yolo_net
 from mxtrain.models.detectors.center_net_coder import CenterNetCoder
 from mxtrain.models.detectors.coder import BoxCoder
 from mxtrain.models.detectors.ssd_coder import SsdCoder
@@ -20,8 +23,10 @@ from mxtrain.runtime.types import Block
 def build(name: str, num_classes: int) -> Block:
     """Return the detector called `name`, not initialised."""
     families = {SSD: ssd_net, YOLO: yolo_net, CENTER_NET: center_net}
-    net: Block = families[detector_names.family_of(name)].build(name, num_classes)
-    return net
+    net: Any = families[detector_names.family_of(name)].build(name, num_classes)
+    net.other_names = functools.partial(other_names.of_detector, net, name)  # for --pretrained
+    built: Block = net
+    return built
 
 
 def coder(name: str, num_classes: int, size: Size) -> BoxCoder:

@@ -68,7 +68,7 @@ def _appended(number: int, filters: int, num_reduced: int) -> Block:
         prefix = f"{PREFIX}expand_{name}"
         level.add(
             nn.Conv2D(*shape, use_bias=False, weight_initializer=init, prefix=f"{prefix}conv{number}_"),
-            nn.BatchNorm(epsilon=1e-3, prefix=f"{prefix}bn{number}_"),
+            nn.BatchNorm(epsilon=1e-3, scale=False, prefix=f"{prefix}bn{number}_"),
             nn.Activation("relu"),
         )
     return level

@@ -60,6 +60,7 @@ def load(net: Block, path: Path, cut: Cut | None = None) -> Collection[str]:
         {name: array.shape for name, array in arrays.items()},
         ours,
         {name: parameter.name for name, parameter in named.items()},
+        getattr(net, "other_names", tuple)(),
     )
     if not match.loaded:
         there, here = (
@@ -110,18 +111,26 @@ def _fits(theirs: Shape, ours: Shape) -> bool:
 
 
 def match_names(
-    theirs: Mapping[str, Shape], ours: Mapping[str, Shape], long_names: Mapping[str, str]
+    theirs: Mapping[str, Shape],
+    ours: Mapping[str, Shape],
+    long_names: Mapping[str, str],
+    other_names: Sequence[Mapping[str, str]] = (),
 ) -> NameMatch:
     """Match the names of a file with a net's, given the shapes `theirs` and `ours` by name.
 
     They are matched by place in the net (`features.0.weight`), or by the long names that `long_names` maps to; each
-    with and without the prefix that all names on its side share (`resnetv1b0_`, `net.`). The way that matches most
-    is taken.
+    with and without the prefix that all names on its side share (`resnetv1b0_`, `net.`). A net may have `other_names`
+    besides, a detector those of its backbone, each a way from a file's names to its own. The way that matches most is
+    taken.
     """
     pairings = [
         {known[short]: there[short] for short in there if short in known}
         for there in _with_and_without_prefix({name: name for name in theirs})
-        for ours_by_name in ({name: name for name in ours}, {long: name for name, long in long_names.items()})
+        for ours_by_name in (
+            {name: name for name in ours},
+            {long: name for name, long in long_names.items()},
+            *map(dict, other_names),
+        )
         for known in _with_and_without_prefix(ours_by_name)
     ]
     best = max(pairings, key=len)
