@@ -1,4 +1,4 @@
-"""What files of GluonCV call a detector's parameters: those of the detector, and those of a classifier, its backbone.
+"""Names in files of GluonCV for the parameters of a detector: those of the detector, and of its backbone alone.
 
 Owns these names alone; which of them fit a file is `parameters/pretrained.py`'s to find.
 """
