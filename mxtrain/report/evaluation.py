@@ -13,7 +13,9 @@ from mxtrain.core import plain_text
 
 Record = Mapping[str, Any]
 
+BACKGROUND = "background"  # what a detection of nothing shows, and what a box that was missed is taken for
 COLUMNS = ("support", "precision", "recall", "f1")  # by which classes can be sorted
+AVERAGES = ("ap", "ap_50", "ap_voc")  # average precisions, of detections
 MOST_CLASSES, MOST_SHOWN = 30, 20  # of more classes than the former as many as the latter are shown
 MOST_PAIRS, MOST_SAMPLES = 10, 5
 MATRIX_CLASSES = 12  # in a matrix that fits a terminal
@@ -41,6 +43,8 @@ def in_words(findings: Record, choice: ReportOptions) -> str:
     """Return what an evaluation has found, as `evaluate(report=True)` gives it, besides its numbers; '' if nothing."""
     names = findings.get("class_names", [])
     classes = findings.get("classes")
+    if classes and classes.get("has_background"):
+        names = [*names, BACKGROUND]
     parts = [_how(findings)]
     if classes:
         parts += [_classes(classes, names, choice), _confused(classes, names, choice)]
@@ -73,17 +77,29 @@ def _classes(record: Record, names: Sequence[str], choice: ReportOptions) -> lis
     is_cut = len(support) > MOST_CLASSES and not choice.is_whole
     order = sorted(range(len(support)), key=_key(record, choice.sort or ("f1" if is_cut else "")))
     shown = order[:MOST_SHOWN] if is_cut else order
-    rows = [
-        [_cut(names[i]), str(support[i]), *(_share(record[key][i]) for key in COLUMNS[1:])] for i in shown
-    ]
+    columns = [*COLUMNS[1:], *(key for key in AVERAGES if key in record)]
+    rows = [[_cut(names[i]), str(support[i]), *(_share(record[key][i]) for key in columns)] for i in shown]
     counted = [i for i in order if support[i] or record["precision"][i] is not None]
-    means = [_share(sum(record[key][i] or 0.0 for i in counted) / len(counted)) for key in COLUMNS[1:]]
+    means = [
+        _share(sum(record[key][i] or 0.0 for i in counted) / max(1, len(counted))) for key in COLUMNS[1:]
+    ]
+    means += [_share(_mean_of_known(record[key])) for key in columns[len(means) :]]
     rows.append(["mean", str(sum(support)), *means])
-    lines = _table(["class", "samples", *COLUMNS[1:]], rows)
+    lines = _table(["class", "boxes" if "ap" in record else "samples", *columns], rows)
     if is_cut:
         by = f"the lowest {choice.sort or 'f1'} first"
         lines.insert(-1, f"... {len(order) - len(shown)} more classes, {by}; --all shows them")
+    if "least_score" in record:
+        lines.append(
+            f"precision, recall and f1 are of detections that score {record['least_score']:.3g} or more, where the F1 "
+            "of all classes together is largest"
+        )
     return lines
+
+
+def _mean_of_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _key(record: Record, column: str) -> Any:
@@ -99,7 +115,7 @@ def _confused(record: Record, names: Sequence[str], choice: ReportOptions) -> li
     pairs = record.get("confusion", [])
     shown = pairs if choice.is_whole else pairs[:MOST_PAIRS]
     rows = [
-        [_cut(names[true]), _cut(names[answer]), str(count), _share(count / record["support"][true])]
+        [_cut(names[true]), _cut(names[answer]), str(count), _share(_part(count, record["support"], true))]
         for true, answer, count in shown
     ]
     if not rows:
@@ -109,26 +125,31 @@ def _confused(record: Record, names: Sequence[str], choice: ReportOptions) -> li
     return lines + ([f"... {left} more pairs; --all shows them"] if left else [])
 
 
+def _part(count: int, support: Sequence[int], true: int) -> float | None:
+    """Return the share of a class that is so many samples; the background has no size."""
+    return count / support[true] if true < len(support) else None
+
+
 def _matrix(record: Record, names: Sequence[str]) -> list[str]:
     """Return how often each class was taken for each, of few classes."""
     support = record["support"]
     if not record.get("confusion") or len(support) > MATRIX_CLASSES:
         return []
-    counts = [[0] * len(support) for _ in support]
+    counts = [[0] * len(names) for _ in names]
     for i, hit in enumerate(record["recall"]):
         counts[i][i] = round((hit or 0.0) * support[i])
     for true, answer, count in record["confusion"]:
         counts[true][answer] = count
     short = [name[:8] for name in names]
     rows = [
-        [_cut(names[i]), *(str(count) if count else "." for count in counts[i])] for i in range(len(support))
+        [_cut(names[i]), *(str(count) if count else "." for count in counts[i])] for i in range(len(names))
     ]
     return _table(["class \\ answer", *short], rows)
 
 
 def _calibration(record: Record) -> list[str]:
     """Return how often answers are right by how sure the net is of them."""
-    bins = record["bins"]
+    bins = record.get("bins")
     if not bins:
         return []
     total = sum(count for _, _, count in bins)

@@ -24,7 +24,8 @@ from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.models.contract import Contract, pictures_in_words
 from mxtrain.tasks import task_flags
 from mxtrain.tasks.inputs.net_inputs import NetInputs, Pictures
-from mxtrain.tasks.task import Description, Outcome, Task, TaskPrediction
+from mxtrain.tasks.metrics.detection_report import DetectionReport
+from mxtrain.tasks.task import Description, Outcome, Score, Task, TaskPrediction
 
 if TYPE_CHECKING:
     from mxtrain.models.detectors.coder import BoxCoder
@@ -96,6 +97,13 @@ class Detection(Task, TaskPrediction):
     @property
     def step_means(self) -> Sequence[str]:
         return self._coder.loss_names
+
+    def report(self) -> DetectionReport:
+        return DetectionReport(len(self.class_names), self._size)
+
+    @property
+    def score(self) -> Score:
+        return Score("map")
 
     def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         """Return how many boxes the sample has, and the likeliest detections."""

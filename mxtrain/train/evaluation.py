@@ -136,9 +136,9 @@ class _EvaluationSums:
         records = []
         if self._report is not None:
             of_all = gather_in_turn(group, self._report_states, num_micro_batches)
-            for name, value in self._report.finish(of_all).items():
+            numbers, record = self._report.judge(of_all)
+            for name, value in numbers.items():
                 all_scores.setdefault(f"val_{name}", value)
-            record = self._report.record(of_all)
             records += [] if record is None else [{"kind": "classes", **record}]
         if group.rank == 0 and math.isfinite(loss):
             for remark in metric_selection.remarks(self._metrics, all_scores):

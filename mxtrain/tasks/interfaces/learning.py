@@ -79,6 +79,19 @@ class Metric(Protocol):
         """Return the numbers, by name, from the states of all micro-batches in their order."""
 
 
+class Report(Protocol):
+    """A judgement of a whole evaluation that has a record `classes` besides its numbers (docs/records.md).
+
+    It may have `names` and `lower_is_better` as a `Metric`.
+    """
+
+    def state(self, output: Output, arrays: Arrays) -> State:
+        """Return the state of a micro-batch, of any length."""
+
+    def judge(self, states: Sequence[State]) -> tuple[dict[str, float], dict[str, Any] | None]:
+        """Return the numbers, by name, and the record, from the states of all micro-batches in their order."""
+
+
 class TaskLearning(abc.ABC):
     """The half of a task that says what a net learns of its samples, and how it is judged."""
 
@@ -114,6 +127,10 @@ class TaskLearning(abc.ABC):
     def metrics(self) -> Sequence[Metric]:
         """Return the metrics of evaluations, whose numbers have different names."""
         return ()
+
+    def report(self) -> Report | None:
+        """Return the task's own report on each class; None for that of its `metric_kind`, if it has one."""
+        return None
 
     @property
     def score(self) -> Score:

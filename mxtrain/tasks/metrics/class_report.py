@@ -57,10 +57,10 @@ class ClassReport:
         pairs, counts = np.unique(answers.target * answers.size + answers.answered, return_counts=True)
         return np.concatenate([[answers.size], _bin_sums(answers).ravel(), pairs, counts])
 
-    def finish(self, states: Sequence[State]) -> dict[str, float]:
-        """Return the expected calibration error."""
+    def judge(self, states: Sequence[State]) -> tuple[dict[str, float], dict[str, Any] | None]:
+        """Return the expected calibration error, and the record `classes`."""
         record = self.record(states)
-        return {} if record is None else {"ece": record["ece"]}
+        return ({} if record is None else {"ece": record["ece"]}), record
 
     def record(self, states: Sequence[State]) -> dict[str, Any] | None:
         """Return the record `classes`, without its kind and place (docs/records.md)."""
@@ -128,27 +128,27 @@ def _class_numbers(target: Array, answered: Array, count: Array, size: int) -> d
     )
     wrong = np.stack([target, answered, count], axis=1)[~is_right]
     most_first = np.argsort(-wrong[:, 2], kind="stable")[:MOST_PAIRS]
-    return {**_shares(support, claimed, hits), "confusion": wrong[most_first].tolist()}
+    return {**shares(support, claimed, hits), "confusion": wrong[most_first].tolist()}
 
 
 def _label_numbers(target: Array, answered: Array, count: Array, size: int) -> dict[str, Any]:
     size //= 2
     is_yes, is_claimed = target < size, answered < size
     masks = (is_yes, is_claimed, is_yes & is_claimed)
-    return _shares(*(np.bincount(target[mask] % size, count[mask], size) for mask in masks))
+    return shares(*(np.bincount(target[mask] % size, count[mask], size) for mask in masks))
 
 
-def _shares(support: Array, claimed: Array, hits: Array) -> dict[str, Any]:
+def shares(support: Array, claimed: Array, hits: Array) -> dict[str, Any]:
     """Return precision, recall and F1 of each class: None where no answer names it, no sample has it, or neither."""
 
-    def shares(parts: Array, wholes: Array) -> list[float | None]:
+    def quotients(parts: Array, wholes: Array) -> list[float | None]:
         return [part / of if of else None for part, of in zip(parts.tolist(), wholes.tolist())]
 
     return {
         "support": support.astype(np.int64).tolist(),
-        "precision": shares(hits, claimed),
-        "recall": shares(hits, support),
-        "f1": shares(2 * hits, support + claimed),
+        "precision": quotients(hits, claimed),
+        "recall": quotients(hits, support),
+        "f1": quotients(2 * hits, support + claimed),
     }
 
 

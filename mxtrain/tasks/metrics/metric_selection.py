@@ -24,7 +24,7 @@ from mxtrain.tasks.metrics import user_metrics
 from mxtrain.tasks.metrics.class_report import ClassReport
 from mxtrain.tasks.metrics.metric_functions import Formula
 from mxtrain.tasks.metrics.user_metrics import UserFunctionMetric, UserMetric
-from mxtrain.tasks.task import Metric, Output, PredictionsAndTargets, Score, State, Task
+from mxtrain.tasks.task import Metric, Output, PredictionsAndTargets, Report, Score, State, Task
 
 
 class MetricSelection(NamedTuple):
@@ -62,7 +62,7 @@ def metrics_of(task: Task) -> list[Metric]:
 def names_beside(task: Task) -> frozenset[str]:
     """Return the names of numbers that evaluations have anyway, and that neither --metric nor the task's score is."""
     report = report_of(task)
-    own = [*_own(task), *([report] if report else [])]
+    own: list[Metric | Report] = [*_own(task), *([report] if report else [])]
     has = frozenset(name for metric in own for name in names_of(metric) or ())
     requested: set[str] = set()
     for part, spec in enumerate(components.parse(task.run.output.metric)):
@@ -71,8 +71,14 @@ def names_beside(task: Task) -> frozenset[str]:
     return has - requested
 
 
-def report_of(task: Task) -> ClassReport | None:
-    """Return what reports on each class, where the task judges classes or labels. Its number gives way to any other."""
+def report_of(task: Task) -> Report | None:
+    """Return what reports on each class: the task's own, or that of classes and labels where it judges these.
+
+    Its numbers give way to any other.
+    """
+    own = task.report()
+    if own is not None:
+        return own
     if task.metric_kind not in ("classes", "labels"):
         return None
     predictions_and_targets = tasks.without_failures(
@@ -101,7 +107,7 @@ def is_users(metric: Metric) -> bool:
     return isinstance(metric, (UserMetric, UserFunctionMetric))
 
 
-def names_of(metric: Metric) -> Sequence[str] | None:
+def names_of(metric: Metric | Report) -> Sequence[str] | None:
     """Return the names of a metric's numbers; None where only an evaluation can tell."""
     names: Sequence[str] | None = getattr(metric, "names", None)
     return names
@@ -134,7 +140,7 @@ def _own(task: Task) -> list[Metric]:
         return [UserMetric(flag, metric) for metric in task.metrics()]
 
 
-def _score(task: Task, metrics: Sequence[Metric]) -> Score:
+def _score(task: Task, metrics: Sequence[Metric | Report]) -> Score:
     wanted = re.sub("^val_", "", task.run.output.score) or task.score.name
     if wanted == task.score.name:
         return task.score
@@ -157,7 +163,7 @@ def _score(task: Task, metrics: Sequence[Metric]) -> Score:
     )
 
 
-def _is_lower_better(metric: Metric, name: str) -> bool:
+def _is_lower_better(metric: Metric | Report, name: str) -> bool:
     lower: bool | Collection[str] = getattr(metric, "lower_is_better", False)
     return lower if isinstance(lower, bool) else name in lower
 

@@ -138,7 +138,7 @@ def test_answers_that_are_no_numbers_are_answers_of_no_confidence() -> None:
 def test_a_task_that_judges_by_other_arrays_has_no_report() -> None:
     scores, labels = made(10, 3)
     states = [REPORT.state(Output(scores[:, None]), {"label": labels})]
-    assert REPORT.record(states) is None and REPORT.finish(states) == {}
+    assert REPORT.judge(states) == ({}, None)
 
 
 def test_the_report_has_a_number_that_may_be_the_score() -> None:
