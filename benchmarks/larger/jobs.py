@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import json
-import os
 import random
 import shutil
 import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
-from benchmarks.harness import commands, environments, groups
+from benchmarks.harness import commands, environments, groups, job_memory
 from benchmarks.harness.groups import Process, ProcessGroup
-from benchmarks.harness.processes import ROOT
 from mxtrain.config.components import nets
 from mxtrain.data.text import tokenizers
 
 MICRO_BATCH, NUM_WORKERS, WARM_STEPS = 1, 2, 2
 ENVIRONMENT = "torch"
-POLL_SECONDS = 0.1
 # As --remat and --hold layers set it for themselves: glibc gives freed memory back that is larger.
 GIVING_BACK = {"MALLOC_MMAP_THRESHOLD_": str(1 << 19)}
 
@@ -88,7 +82,7 @@ def run(out: Path, train: Path, options: argparse.Namespace, flags: Sequence[str
         *("--stall-timeout", "1000", "--start-timeout", "300", *flags),
     ]
     before = len(commands.records(out, "train")) if out.exists() else 0
-    largest = _largest(line, options.deadline)
+    largest = job_memory.largest(line, options.deadline)
     seconds = [record["seconds"] for record in commands.records(out, "train")[before:]]
     (weights,) = out.glob(f"checkpoints/*{steps}/weights.params")
     return Job(
@@ -133,51 +127,3 @@ def _checksum(path: Path) -> str:
         for piece in iter(lambda: file.read(1 << 24), b""):
             checksum.update(piece)
     return checksum.hexdigest()
-
-
-def _largest(line: Sequence[str], deadline_seconds: float) -> dict[str, int]:
-    """Run a job; return by role the most bytes that a process of it held, and that a server mapped of files."""
-    largest = {"worker": 0, "server": 0, "mapped": 0}
-    deadline = time.monotonic() + deadline_seconds
-    with subprocess.Popen(
-        line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as job:
-        try:
-            while job.poll() is None and time.monotonic() < deadline:
-                for name, num_bytes in _processes(job.pid):
-                    largest[name] = max(largest.get(name, 0), num_bytes)
-                time.sleep(POLL_SECONDS)
-        finally:
-            job.terminate()
-        assert job.stderr is not None
-        errors = job.stderr.read()
-    if job.returncode:
-        raise SystemExit(f"{' '.join(line)}:\n{errors}")
-    return largest
-
-
-def _processes(launcher: int) -> list[tuple[str, int]]:
-    """Return the roles of a launcher's processes, with the most bytes that each has held."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError):
-            status = dict(line.split(":", 1) for line in (path / "status").read_text().splitlines())
-            if int(status["PPid"]) == launcher:
-                environment = (path / "environ").read_bytes().split(b"\0")
-                for role in (
-                    os.fsdecode(each[10:]) for each in environment if each.startswith(b"DMLC_ROLE=")
-                ):
-                    found.append((role, 1024 * int(status["VmHWM"].split()[0])))
-                    found += [("mapped", _mapped_bytes(path))] if role == "server" else []
-    return found
-
-
-def _mapped_bytes(process: Path) -> int:
-    """Return how much a process has mapped of files without names, shared with the system's cache."""
-    total = 0
-    for line in (process / "maps").read_text().splitlines():
-        addresses, permissions, *_ = line.split(maxsplit=2)
-        if line.endswith("(deleted)") and permissions.endswith("s"):
-            start, end = (int(each, 16) for each in addresses.split("-"))
-            total += end - start
-    return total

@@ -41,9 +41,6 @@ class DeepFm(torch.nn.Module):
 
     def forward(self, ids: Any, numbers: Any) -> Any:
         rows = self.rows(ids.reshape(-1, 1)).reshape(*ids.shape, 1 + WIDTH)
-        return self.head(rows, numbers)
-
-    def head(self, rows: Any, numbers: Any) -> Any:
         weights, vectors = rows[..., :1].sum(dim=1), rows[..., 1:]
         found = weights + self.wide(numbers) + self.deep(torch.cat([vectors.flatten(1), numbers], dim=1))
         fields = torch.cat([vectors, numbers[:, :, None] * self.of_numbers], dim=1)
@@ -54,11 +51,10 @@ class DeepFm(torch.nn.Module):
 def main() -> None:
     job, rank = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), int(sys.argv[2])
     torch.manual_seed(0)
-    torch.set_num_threads(job["threads"])
+    if job["threads"]:
+        torch.set_num_threads(job["threads"])
     ranks, is_sparse = job["workers"], job["workers"] == 1
     net: Any = DeepFm(job["num_ids"], is_sparse)
-    if job["is_compiled"]:
-        net.head = torch.compile(net.head, dynamic=False)
     table = [net.rows.weight]
     others = [each for name, each in net.named_parameters() if name != "rows.weight"]
     trained = net

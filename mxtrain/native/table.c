@@ -121,6 +121,7 @@ int find_records(const RecordFile *from, const int64_t *ids, size_t count, uint8
 
 void add_rows_to(float *sums, size_t width, const int64_t *places, const float *rows, size_t count) {
     for (size_t at = 0; at < count; at++, rows += width) {
+        if (at + AHEAD < count) __builtin_prefetch(&sums[(size_t)places[at + AHEAD] * width], 1);
         float *sum = sums + (size_t)places[at] * width;
         for (size_t column = 0; column < width; column++) sum[column] += rows[column];
     }

@@ -78,6 +78,7 @@ class _Threads:
             for purpose, rank in ends
             if purpose == WATCH
         }
+        self._in_peace = {rank: threading.Event() for rank in of_workers}  # what its watched connection has said
         self._leaving = [
             threading.Thread(target=self._await_end, args=each, daemon=True) for each in of_workers.items()
         ]
@@ -108,6 +109,7 @@ class _Threads:
                 poller.unregister(descriptor)
                 if said != watch.PEACE:
                     raise RestartMe(said or f"worker-{rank}: its connection to {self._name} has ended")
+                self._in_peace[rank].set()
 
     def _thread(
         self, work: Callable[[socket.socket, int], None], connection: socket.socket, rank: int
@@ -128,6 +130,7 @@ class _Threads:
             thread.start()
         for thread in threads:
             thread.join()
+        self._in_peace[rank].wait()  # one that ends because of another says so there, maybe a little later
         self._requests.steps.leave(rank)
 
     def _answer(self, connection: socket.socket, rank: int) -> None:

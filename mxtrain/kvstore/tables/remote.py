@@ -5,6 +5,7 @@ Owns how ids are cut into those of each server, and put together again. What a s
 
 from __future__ import annotations
 
+import collections
 import functools
 import json
 import socket
@@ -27,6 +28,7 @@ from mxtrain.tables import placement
 from mxtrain.tables.options import TableOptions, to_json
 
 POLL_SECONDS = 0.05
+MOST_SPLITS = 16  # that are remembered
 
 
 class Moved(NamedTuple):
@@ -70,6 +72,8 @@ class RemoteTables:
         self._step = 0
         self._num_pushes = [0] * len(servers)  # in this step
         self._next: list[tuple[int, RemoteRows]] = []  # asked for in advance
+        # Ids that rows were asked for lately, and the positions of those of each server: as those of the gradients.
+        self._splits: collections.deque[tuple[Array, list[Array]]] = collections.deque(maxlen=MOST_SPLITS)
         self._on_all(Head(Message.TABLES), [to_json(self._tables)], messages.receive_head)
 
     def pull(self, table: int, ids: Array) -> RemoteRows:
@@ -81,7 +85,7 @@ class RemoteTables:
         return rows
 
     def _pull(self, message: Message, table: int, ids: Array) -> RemoteRows:
-        width, positions = self._tables[table].width, placement.split(ids, len(self._servers))
+        width, positions = self._tables[table].width, self._split(ids)
         answers: list[Future[Array]] = []
         for server, places in zip(self._servers, positions):
             head = Head(message, table, self._step, len(places))
@@ -89,7 +93,7 @@ class RemoteTables:
         return RemoteRows(width, positions, answers)
 
     def push(self, table: int, gradients: RowGradients) -> None:
-        for number, places in enumerate(placement.split(gradients.ids, len(self._servers))):
+        for number, places in enumerate(self._split(gradients.ids)):
             if not len(places):
                 continue
             head = Head(Message.PUSH_ROWS, table, self._step, len(places))
@@ -97,6 +101,15 @@ class RemoteTables:
             parts = [use, gradients.ids[places], gradients.gradients[places].reshape(-1)]
             self._servers[number].push(head, parts)
             self._num_pushes[number] += 1
+
+    def _split(self, ids: Array) -> list[Array]:
+        """Return the positions of the ids of each server."""
+        for known, positions in self._splits:
+            if known is ids:
+                return positions
+        positions = placement.split(ids, len(self._servers))
+        self._splits.append((ids, positions))
+        return positions
 
     def finish(self) -> int | None:
         answers = []

@@ -50,8 +50,9 @@ class TablesTrainer:
         self._weights.start_reduce()
 
     def finish_reduce(self, statistics: Sequence[NDArray] = ()) -> None:
-        self._weights.finish_reduce(statistics)
+        # Rows were pushed before weights, which are still on their way while owners add up rows.
         self._squares = self._tables.finish()
+        self._weights.finish_reduce(statistics)
 
     def reduce_again(self, is_wide: Array, grid: Grid) -> None:
         self._weights.reduce_again(is_wide, grid)

@@ -145,7 +145,7 @@ class Table(mx.gluon.Block):
     ) -> NDArray:
         """Return the rows of ids, or their sums by `lists`, in an array of this shape and the width."""
         _, unique, positions = self._lookup(ids)
-        rows = self.rows(unique)[positions]
+        rows = self.rows(unique).take(positions, axis=0)
         if factors is not None:
             rows *= factors[:, None]
         if lists is not None:

@@ -23,6 +23,7 @@ from mxtrain.models.analysis import shapes
 from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.contract import Contract
 from mxtrain.models.nets import torch_nets
+from mxtrain.models.nets.table import tables_of
 from mxtrain.models.parameters import weights
 from mxtrain.models.rewrites import (
     broadcasts,
@@ -211,9 +212,8 @@ def compile(
     if all(parameter.grad_req == "null" for parameter in net.collect_params().values()):
         raise UsageError(f"{flag} {name}: has no parameters to train")
     if not isinstance(net, mx.gluon.HybridBlock):
-        logger.warning(
-            "%s runs imperatively%s: it is a Block, not a HybridBlock", name, _in_float32(narrowing)
-        )
+        if narrowing or not tables_of(net):  # with a table it cannot be one, and compiles its parts itself
+            logger.warning("%s runs imperatively%s: it is no HybridBlock", name, _in_float32(narrowing))
         return
     try:
         inputs = [(micro_batch, *shape) for shape in contract.inputs]
