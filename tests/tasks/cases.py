@@ -16,7 +16,7 @@ from examples import own_task_data
 from mxtrain.data.records.recordio import Label
 from tests.support.data import several_shapes
 from tests.support.user_code import majority_data
-from tests.tasks.data import dials, readings, steps, stripes, tastes, texts
+from tests.tasks.data import boxes, dials, readings, steps, stripes, tastes, texts
 from tests.tasks.data.linear import (
     dials_r2,
     gauges_r2,
@@ -334,9 +334,44 @@ RECOMMENDATION = Case(
     predict=("{folder}/one.csv",),
 )
 
+DETECTION = Case(
+    name="detection",
+    write=boxes.write_sets,
+    flags="--task detection --model ssd_300_mobilenet0.25_voc --image-size 64 --optimizer adam --lr 0.002",
+    learn="--image-size 128 --model ssd_512_mobilenet1.0_voc --lr 0.001 --batch-size 32 --epochs 15",
+    bar=Bar("val_map_50", 0.25),
+    linear=boxes.constant_map,
+    hostile={
+        "empty": Hostile(emptied, "it holds no bytes"),
+        "cut short": Hostile(cut, "picture"),
+        "noise": Hostile(noise, "picture"),
+        "one number": Hostile(labelled(1.0), "one number, not boxes", is_skipped=False),
+        "no header": Hostile(labelled((1.0, 0.0, 1.0)), "begins with 1 and 0", is_skipped=False),
+        "a number too few": Hostile(labelled((2.0, 6.0, 0.0, 0.1, 0.2, 0.3, 0.4)), "of 7 numbers", False),
+        "no number": Hostile(labelled((2.0, 5.0, 0.0, np.nan, 0.2, 0.3, 0.4)), "not finite", False),
+        "no such class": Hostile(labelled((2.0, 5.0, 3.0, 0.1, 0.2, 0.3, 0.4)), "a box has class 3", False),
+    },
+    num_learnt=(1000, 200),
+    overfit="--max-steps 60",
+    predict=("{folder}/one.png",),
+)
+
+YOLO = dataclasses.replace(
+    DETECTION,
+    name="yolo3",
+    flags="--task detection --model yolo3_mobilenet0.25_voc --image-size 64 --optimizer adam --lr 0.002",
+    learn="--batch-size 32 --epochs 15",
+)
+CENTER_NET = dataclasses.replace(
+    DETECTION,
+    name="center_net",
+    flags="--task detection --model center_net_mobilenetv3_small_duc_voc --image-size 64 --optimizer adam --lr 0.002",
+    learn="--batch-size 32 --epochs 15",
+)
+
 ALL = (
     *(CLASSIFICATION, MAJORITY, MULTILABEL, LM, SEQUENCES, TOKENS, REGRESSION, VECTORS, SERIES, GAUGE),
-    RECOMMENDATION,
+    *(RECOMMENDATION, DETECTION, YOLO, CENTER_NET),
 )
 
 

@@ -6,11 +6,18 @@ of the packer; what a run cannot learn from is refused here.
 
 from __future__ import annotations
 
+from typing import Sequence
+
+import numpy as np
+
 from mxtrain.config.checks.bounds import MOST_CLASSES
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.boxes import box_fields, box_labels
+from mxtrain.data.fields import Array
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import label_checks
+
+BEYOND = 10.0  # a share of a side that no box reaches, but one in pixels does
 
 
 def class_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[str]:
@@ -45,12 +52,27 @@ def check(dataset: Dataset, class_names: list[str]) -> None:
 
 def _largest_class(dataset: Dataset, num_classes: int) -> int:
     """Return the largest class of all boxes; -1 where there is none, or where labels are not known beforehand."""
-    largest = -1
+    every: list[Array] = []
     for position, label in enumerate(dataset.label_rows() if hasattr(dataset, "label_rows") else ()):
         try:
             boxes = box_labels.boxes_of(label, 1, 1)
-            box_fields.check_classes(boxes, num_classes)
+            if (np.abs(boxes[:, :4]) > BEYOND).any():
+                raise ValueError(
+                    "its boxes are in pixels, and have to be shares of its width and height; pack it again"
+                )
         except ValueError as bad:
             raise DataError(f"{dataset.where(position)}: {bad}") from None
-        largest = max(largest, int(boxes[:, 4].max(initial=-1)))
-    return largest
+        every.append(boxes[:, 4])
+    _refuse_classes(dataset, every, num_classes)
+    return int(max((classes.max(initial=-1) for classes in every), default=-1))
+
+
+def _refuse_classes(dataset: Dataset, every: Sequence[Array], num_classes: int) -> None:
+    """Refuse classes out of range, by the first record; where they seem to be numbered from 1, say so."""
+    for position, classes in enumerate(every):
+        try:
+            box_fields.check_classes(classes, num_classes)
+        except ValueError as bad:
+            from_one = not any((each == 0).any() for each in every)
+            hint = "; no box has class 0: number classes from 0 when packing" if from_one else ""
+            raise DataError(f"{dataset.where(position)}: {bad}{hint}") from None

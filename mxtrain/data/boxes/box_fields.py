@@ -50,7 +50,7 @@ class BoxReader:
             raise BadSample(str(bad)) from None
         if len(boxes) > MOST_BOXES:
             raise BadSample(f"it has {len(boxes)} boxes; a picture may have {MOST_BOXES}")
-        check_classes(boxes, self.num_classes)
+        check_classes(boxes[:, 4], self.num_classes)
         return {"data": row["data"], "boxes": boxes, "size": size}
 
 
@@ -61,9 +61,9 @@ def reader_of(run: Run, description: Mapping[str, Any], num_classes: int) -> Box
     return BoxReader(Transform(_as_it_is, (), size, *normalisation), num_classes)
 
 
-def check_classes(boxes: Array, num_classes: int) -> None:
+def check_classes(classes: Array, num_classes: int) -> None:
     """Raise BadSample for a box of a class that there is not."""
-    wrong = boxes[(boxes[:, 4] < 0) | (boxes[:, 4] >= num_classes) | (boxes[:, 4] % 1 != 0), 4]
+    wrong = classes[(classes < 0) | (classes >= num_classes) | (classes % 1 != 0)]
     if len(wrong):
         raise BadSample(f"a box has class {wrong[0]:g}, but there are {num_classes} classes, numbered from 0")
 

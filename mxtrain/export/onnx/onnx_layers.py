@@ -209,6 +209,16 @@ def lrn(node: Node) -> str:
     return node.write("LRN", [node.inputs[0]], size=node.get("nsize", 5), **settings)
 
 
+def l2_normalization(node: Node) -> str:
+    mode = node.get("mode", "instance")
+    if mode != "channel":
+        raise node.refused(f"it normalises over {mode}s")
+    squares = node.write("Mul", [node.inputs[0]] * 2)
+    total = node.write("ReduceSum", [squares, node.numbers([1])], keepdims=1)
+    length = node.write("Sqrt", [node.write("Add", [total, node.constant(node.get("eps", 1e-10))])])
+    return node.write("Div", [node.inputs[0], length])
+
+
 def up_sampling(node: Node) -> str:
     if node.get("sample_type", "nearest") != "nearest" or len(node.inputs) > 1:
         raise node.refused("it is not of one array by nearest neighbours")
@@ -248,5 +258,9 @@ LAYERS: dict[str, Translation] = {
     **{"Activation": activation, "LeakyReLU": leaky_relu, "hard_sigmoid": hard_sigmoid},
     **{"softmax": softmax, "log_softmax": functools.partial(softmax, operator="LogSoftmax")},
     **{"SoftmaxOutput": softmax_output, "SoftmaxActivation": softmax},
-    **{"UpSampling": up_sampling, "_contrib_BilinearResize2D": bilinear_resize},
+    **{
+        "L2Normalization": l2_normalization,
+        "UpSampling": up_sampling,
+        "_contrib_BilinearResize2D": bilinear_resize,
+    },
 }

@@ -48,3 +48,8 @@ def coder(name: str, num_classes: int, size: Size) -> BoxCoder:
             f"{detector_names.image_size_of(name)}; give more, or another net"
         ) from None
     return SsdCoder(ssd_anchors.anchors(name, cells, size), num_classes)
+
+
+def check_size(name: str, size: Size) -> None:
+    """Refuse pictures of a size that the detector called `name` does not take, with a UsageError."""
+    coder(name, 1, size)

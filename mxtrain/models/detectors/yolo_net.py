@@ -55,7 +55,7 @@ class Yolo(mx.gluon.HybridBlock):
             answers.append(F.reshape(rows, (0, -1, self._num_numbers)))
             if number < len(maps) - 1:
                 finer = maps[-2 - number]
-                x = F.repeat(F.repeat(self.transitions[number](x), axis=3, repeats=2), axis=2, repeats=2)
+                x = F.UpSampling(self.transitions[number](x), scale=2, sample_type="nearest")
                 x = F.concat(F.slice_like(x, finer, axes=(2, 3)), finer, dim=1)
         return F.concat(*answers, dim=1)
 

@@ -321,6 +321,7 @@ CASES: dict[str, tuple[list[tuple[int, ...]], Expression]] = {
             ]
         ),
     ),
+    "lengths": ([PICTURE], lambda x, w: S.L2Normalization(x, mode="channel", eps=1e-5)),
     "embedding": ([ROW], lambda x, w: S.Embedding(S.abs(S.round(x)), w(9, 4), input_dim=9, output_dim=4)),
     "sequences": (
         [(5,), (4,), (5,)],

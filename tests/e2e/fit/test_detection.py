@@ -1,0 +1,113 @@
+"""Detectors learn boxes; what cannot be learnt is refused in a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from examples import boxed_shapes
+from mxtrain.core.errors import DATA, USAGE
+from mxtrain.data.boxes import box_labels
+from mxtrain.data.records.record_file import classes_path, open_records
+from mxtrain.data.records.record_writer import RecordWriter
+from tests.support.commands import Command
+from tests.support.runs import assert_same_end, records
+
+SSD = "--task detection --model ssd_300_mobilenet0.25_voc --image-size 96 --optimizer adam --lr 0.005"
+SHORT = "--batch-size 16 --threads 1 --log none"
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shapes")
+    return boxed_shapes.write(folder / "shapes.rec", 32, seed=0)
+
+
+@pytest.mark.timeout(120)
+def test_boxes_of_some_pictures_are_learnt(shapes: Path, tmp_path: Path, command: Command) -> None:
+    flags = f"{SSD} {SHORT} --overfit 1 --max-steps 60 --epochs 60 --early-stop 40"
+    done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    judged = [each for each in records(tmp_path) if each["kind"] == "eval"]
+    assert max(each["val_map_50"] for each in judged) > 0.9 > judged[0]["val_map_50"]
+
+
+def test_devices_change_no_bit(shapes: Path, tmp_path: Path, command: Command) -> None:
+    for devices in ("cpu", "cpu:0,1"):
+        flags = f"{SSD} {SHORT} --micro-batch 4 --devices {devices} --epochs 2"
+        done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path / devices)
+        assert done.returncode == 0, done.stderr
+    assert_same_end(tmp_path / "cpu:0,1", tmp_path / "cpu")
+
+
+def written_again(shapes: Path, path: Path, change) -> Path:
+    """Write the pictures again, with their labels as `change` makes them of rows of class and shares."""
+    with RecordWriter(path) as writer:
+        for position in range(len(source := open_records(shapes))):
+            key, label, payload = source.read(position)
+            rows = box_labels.boxes_of(label, 1, 1)
+            writer.write(key, box_labels.label_of(change(rows.copy()), 1, 1), bytes(payload))
+    classes_path(path).write_text("".join(f"{shape}\n" for shape in boxed_shapes.SHAPES))
+    return path
+
+
+def in_pixels(rows: np.ndarray) -> np.ndarray:
+    rows[:, :4] *= boxed_shapes.SIZE
+    return rows
+
+
+def from_one(rows: np.ndarray) -> np.ndarray:
+    rows[:, 4] += 1
+    return rows
+
+
+def without(rows: np.ndarray) -> np.ndarray:
+    return rows[:0]
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (in_pixels, "are in pixels, and have to be shares of its width and height"),
+        (from_one, "a box has class 3, but there are 3 classes, numbered from 0; no box has class 0"),
+        (without, "has no box in any picture"),
+    ],
+)
+def test_what_would_give_a_map_of_0_is_refused(
+    change, words: str, shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    path = written_again(shapes, tmp_path / "changed.rec", change)
+    done = command("mxtrain.fit", *SSD.split(), "--train", path, "--out", tmp_path / "run")
+    assert done.returncode == DATA
+    (line,) = done.stderr.splitlines()[-1:]
+    assert str(path) in line and words in line
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        ("--model faster_rcnn_resnet50_v1b_voc", "is a net of two stages"),
+        ("--model resnet18_v1b", "--model resnet18_v1b goes with"),
+        ("--loss focal", "--loss"),
+        (
+            "--image-size 96 --model ssd_300_vgg16_atrous_voc",
+            "is too small for --model ssd_300_vgg16_atrous_voc",
+        ),
+        ("--image-size 90 --model center_net_resnet18_v1b_voc", "takes multiples of 32"),
+        ("--mixup 0.2", "--mixup"),
+    ],
+)
+def test_flags_that_make_no_detector_are_refused(
+    flags: str, words: str, shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    line = [*SSD.split(), *flags.split(), "--train", shapes, "--out", tmp_path / "run"]
+    done = command("mxtrain.fit", *line)
+    assert done.returncode == USAGE
+    assert words in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+
+
+def test_a_detector_goes_with_no_other_task(shapes: Path, tmp_path: Path, command: Command) -> None:
+    done = command("mxtrain.fit", "--model", "yolo3_darknet53_voc", "--train", shapes, "--out", tmp_path)
+    assert done.returncode == USAGE and "goes with --task detection" in done.stderr
