@@ -48,6 +48,7 @@ class Detection(Task, TaskPrediction):
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         image_fields.refuse_arrays(train)
+        box_checks.refuse_mixing(box_fields.transform_of(run, is_training=True), train)
         names = box_checks.class_names(train, val, run.data.num_classes)
         return {"class_names": names, **normalization.described(run, train)}
 
@@ -67,7 +68,7 @@ class Detection(Task, TaskPrediction):
         return f"boxes of {len(self.class_names)} classes"
 
     def reader(self, is_training: bool) -> BoxReader:
-        return box_fields.reader_of(self.run, self.description, len(self.class_names))
+        return box_fields.reader_of(self.run, self.description, len(self.class_names), is_training)
 
     @classmethod
     def record_of(cls, key: int, item: object, user: str) -> Record:
@@ -100,7 +101,7 @@ class Detection(Task, TaskPrediction):
         return self._coder.loss_names
 
     def report(self) -> DetectionReport:
-        return DetectionReport(len(self.class_names), self._size)
+        return DetectionReport(len(self.class_names), box_fields.transform_of(self.run))
 
     @property
     def score(self) -> Score:
@@ -121,8 +122,9 @@ class Detection(Task, TaskPrediction):
         from mxtrain.models.detectors import detections
 
         answer = net(*self._net_inputs(arrays)).astype("float32", copy=False)
-        scaled: NDArray = detections.scaled(self._detected(answer), arrays["size"], self._size)
-        return scaled
+        places = box_fields.in_originals(arrays["size"].asnumpy(), box_fields.transform_of(self.run))
+        moved: NDArray = detections.moved(self._detected(answer), *places)
+        return moved
 
     def shown(self, output: Array) -> dict[str, Any]:
         """Return the detections, the likeliest first, each with its class, its score and its box."""

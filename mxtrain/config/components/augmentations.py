@@ -38,7 +38,19 @@ class TextAugmentation(Component):
     reads_table: bool = False  # of words: its number `file` becomes a mapping
 
 
+@dataclasses.dataclass(frozen=True)
+class BoxAugmentation(Component):
+    """An augmentation of pictures with boxes. Its factory is a function of these, generator and its numbers.
+
+    One of several samples, and the one that says how a picture gets the net's size, are called by
+    `data/augment/box_transforms.py`.
+    """
+
+    is_of_several: bool = False
+
+
 _CROPS, _CHANGES = "mxtrain.data.augment.crops:", "mxtrain.data.augment.augmentations:"
+_BOXES = "mxtrain.data.augment.box_augmentations:"
 _TEXT = "mxtrain.data.text.text_augment:"
 _P, _SCALES = Number(0.5, 0.0, 1.0), (1e-4, 1.0)
 
@@ -129,6 +141,59 @@ AUGMENTATIONS = by_name(
 CROPS = {name: augmentation for name, augmentation in AUGMENTATIONS.items() if augmentation.is_crop}
 CHANGES = {name: augmentation for name, augmentation in AUGMENTATIONS.items() if not augmentation.is_crop}
 
+LETTERBOX = "letterbox"
+BOX_AUGMENTATIONS = by_name(
+    BoxAugmentation(
+        "mosaic",
+        "four pictures, three of them drawn, around a random point of one that is twice as high and wide, with "
+        "probability `p`",
+        _BOXES + "mosaic",
+        {"p": Number(1.0, 0.0, 1.0)},
+        is_of_several=True,
+    ),
+    BoxAugmentation(
+        "mixup",
+        "blended with a drawn picture, whose share is from Beta(`alpha`, `alpha`), with probability `p`; has the boxes "
+        "of both",
+        _BOXES + "mixup",
+        {"p": _P, "alpha": Number(1.5, 0.01, 100.0)},
+        is_of_several=True,
+    ),
+    BoxAugmentation(
+        "expand",
+        "anywhere on a gray picture of up to `ratio_max` times its sides, with probability `p`",
+        _BOXES + "expand",
+        {"p": _P, "ratio_max": Number(4.0, 1.0, 16.0)},
+    ),
+    BoxAugmentation(
+        "iou_crop",
+        "a part of `scale_min` to `scale_max` of the sides, distorted by `ratio_max` at most, that overlaps a box by a "
+        "random one of 0, 0.1, 0.3, 0.5, 0.7 and 0.9 or more, with probability `p`: SSD's crop",
+        _BOXES + "iou_crop",
+        {
+            "p": Number(0.85, 0.0, 1.0),
+            "scale_min": Number(0.3, 0.01, 1.0),
+            "scale_max": Number(1.0, 0.01, 1.0),
+            "ratio_max": Number(2.0, 1.0, 10.0),
+        },
+    ),
+    BoxAugmentation(
+        "scale_jitter",
+        "scaled by a random factor within a picture of the same size, cut or with gray beside it",
+        _BOXES + "scale_jitter",
+        {"scale_min": Number(0.5, 0.05, 10.0), "scale_max": Number(2.0, 0.05, 10.0)},
+    ),
+    *(
+        BoxAugmentation(name, CHANGES[name].help, _BOXES + name, CHANGES[name].numbers)
+        for name in ("flip", "vertical_flip", "colour_jitter", "grayscale", "lighting")
+    ),
+    BoxAugmentation(
+        LETTERBOX,
+        "scaled to `--image-size` undistorted, with gray beside it: the last one, and so in evaluations too; without "
+        "it pictures are stretched",
+    ),
+)
+
 TEXT_AUGMENTATIONS = by_name(
     TextAugmentation(
         "synonyms",
@@ -168,6 +233,29 @@ def parse(text: str) -> list[Spec]:
                 f"--augment {text}: {augmentation.name} has to come first; at most one of {', '.join(CROPS)}"
             )
     return parsed
+
+
+def parse_of_boxes(text: str) -> list[Spec]:
+    """Parse --augment of pictures with boxes: names joined by `+`, or none."""
+    if text == "none":
+        return []
+    parsed = [component.parse("--augment", part.strip(), BOX_AUGMENTATIONS) for part in text.split("+")]
+    names = [spec.name for spec in parsed]
+    several = [name for name in names if is_of_several(name)]
+    if names[: len(several)] != several or len(set(several)) < len(several):
+        raise UsageError(
+            f"--augment {text}: {' and '.join(sorted(set(several)))} are of whole pictures; give them first, and once"
+        )
+    if LETTERBOX in names[:-1]:
+        raise UsageError(
+            f"--augment {text}: {LETTERBOX} makes the size that the net sees; give it last, and once"
+        )
+    return parsed
+
+
+def is_of_several(name: str) -> bool:
+    """Return whether an augmentation makes one sample of several."""
+    return name in BOX_AUGMENTATIONS and BOX_AUGMENTATIONS[name].is_of_several
 
 
 def parse_of_text(text: str) -> list[Spec]:

@@ -22,6 +22,7 @@ class TaskDefaults(Component):
     loss: str = "cross_entropy"
     augment: str = augmentations.IMAGENET
     samples: str = ""  # what they are: one of the kinds above; nothing is known of those of one's own
+    has_boxes: bool = False  # whether augmentations are those that move boxes
 
     @property
     def has_texts(self) -> bool:
@@ -60,6 +61,7 @@ TASKS = by_name(
         model="ssd_512_mobilenet1.0_voc",
         augment="none",
         samples=PICTURES,
+        has_boxes=True,
     ),
     TaskDefaults(
         "arrays",

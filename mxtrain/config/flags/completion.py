@@ -29,7 +29,16 @@ from mxtrain.config.values import mean_deviation
 # The words that a flag of fit takes, and flags whose value is a path, of fit and of others; the rest are free.
 WORDS: dict[str, Sequence[str]] = {
     "amp": choices.AMP,
-    "augment": (augmentations.AUTO, *augmentations.AUGMENTATIONS, *augmentations.TEXT_AUGMENTATIONS),
+    "augment": tuple(
+        dict.fromkeys(
+            (
+                augmentations.AUTO,
+                *augmentations.AUGMENTATIONS,
+                *augmentations.BOX_AUGMENTATIONS,
+                *augmentations.TEXT_AUGMENTATIONS,
+            )
+        )
+    ),
     "cache": choices.CACHES,
     "checkpoint": ("best", "latest"),
     "class_weights": ("none", "auto"),

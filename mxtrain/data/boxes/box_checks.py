@@ -12,10 +12,12 @@ import numpy as np
 
 from mxtrain.config.checks.bounds import MOST_CLASSES
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.augment.box_transforms import BoxTransform
 from mxtrain.data.boxes import box_fields, box_labels
 from mxtrain.data.fields import Array
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import label_checks
+from mxtrain.data.user.streams import Stream
 
 BEYOND = 10.0  # a share of a side that no box reaches, but one in pixels does
 
@@ -42,6 +44,14 @@ def class_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[s
     if val is not None:
         check(val, every)
     return every
+
+
+def refuse_mixing(change: BoxTransform, train: Dataset) -> None:
+    """Refuse what puts several samples into one where these pass by but once, with a UsageError."""
+    if change.mixes and isinstance(train, Stream):
+        raise UsageError(
+            f"--augment: mosaic and mixup draw other samples, and those of {train.path} pass by once; leave them out"
+        )
 
 
 def check(dataset: Dataset, class_names: list[str]) -> None:

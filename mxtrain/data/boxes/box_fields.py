@@ -6,7 +6,7 @@ Owns how a record becomes them. Labels are `box_labels.py`'s, decoding and norma
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 import numpy as np
 
@@ -14,16 +14,20 @@ from mxtrain.config import Run
 from mxtrain.config.values import sizes
 from mxtrain.core.errors import UsageError
 from mxtrain.data import image_fields
-from mxtrain.data.augment import crops, normalization
+from mxtrain.data.augment import box_geometry, box_transforms, crops, normalization
+from mxtrain.data.augment.box_geometry import Boxed
+from mxtrain.data.augment.box_transforms import BoxTransform
 from mxtrain.data.augment.crops import Transform
 from mxtrain.data.boxes import box_labels
 from mxtrain.data.decode import decoding
 from mxtrain.data.decode.jpeg import BadPicture, Box, Pixels
+from mxtrain.data.decode.resizing import resize
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.interfaces import Record
 from mxtrain.data.user.user_samples import pair, to_numpy
 
 MOST_BOXES = 1024  # of a picture
+DETAIL = 2  # times the net's size: as large as a picture is at most before it is augmented
 
 
 def fields_of(run: Run) -> tuple[Field, ...]:
@@ -34,31 +38,85 @@ def fields_of(run: Run) -> tuple[Field, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class BoxReader:
-    """The function from a record to a sample: the picture stretched to the net's size, and its boxes with it."""
+    """The function from a record to a sample: the picture, augmented or only scaled, and its boxes with it.
+
+    It is a `MixingReader`: --augment mosaic and mixup put parts of other pictures into one.
+    """
 
     write: Transform  # pixels to planes
     num_classes: int
+    change: BoxTransform
 
     def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Mapping[str, Any]:
+        return self.mixed(record, rng, row, lambda: record)
+
+    def mixed(
+        self, record: Record, rng: np.random.Generator, row: Arrays, draw: Callable[[], Record]
+    ) -> Mapping[str, Any]:
+        """Return the values of all fields; `draw` returns another record, for what mixes several."""
+        if self.change.is_plain:
+            boxed, size = self._scaled(record)
+        else:
+            boxed, size = self._whole(record)
+            boxed = self.change(boxed, rng, lambda: self._other(draw()))
+        if len(boxed.boxes) > MOST_BOXES:
+            raise BadSample(f"it has {len(boxed.boxes)} boxes; a picture may have {MOST_BOXES}")
+        self.write(boxed.pixels, rng, row["data"])
+        return {"data": row["data"], "boxes": boxed.boxes, "size": size}
+
+    def _scaled(self, record: Record) -> tuple[Boxed, Array]:
+        """Return a picture with its boxes in the net's size, and its own height and width."""
+        pixels, own = _decoded(record.payload, lambda payload: scaled(payload, self.change))
+        inside = inside_of(own, self.change)
+        boxes = self._boxes(record, inside.width, inside.height)
+        boxes[:, :4] += np.array([inside.left, inside.top] * 2, np.float32)
+        return Boxed(pixels, boxes), own
+
+    def _whole(self, record: Record) -> tuple[Boxed, Array]:
+        """Return a picture with its boxes, made smaller where it has much more detail than the net's size."""
+        most = DETAIL * max(self.change.size)
+        pixels, own = _decoded(record.payload, lambda payload: whole(payload, most))
+        height, width = pixels.shape[:2]
+        boxed = Boxed(pixels, self._boxes(record, width, height))
+        if max(height, width) <= most:
+            return boxed, own
+        inside = box_geometry.letterbox_of(boxed.size, sizes.Size(most, most))
+        return box_geometry.resized(boxed, sizes.Size(inside.height, inside.width)), own
+
+    def _other(self, record: Record) -> Boxed:
         try:
-            pixels, size = stretched(record.payload, self.write.size)
-            boxes = box_labels.boxes_of(record.label, self.write.size.width, self.write.size.height)
-            self.write(pixels, rng, row["data"])
-        except BadPicture as bad:
-            raise BadSample(f"{bad}; pack the file again without it") from None
+            return self._whole(record)[0]
+        except BadSample as bad:
+            raise BadSample(f"of the record of key {record.key}, which is mixed into it: {bad}") from None
+
+    def _boxes(self, record: Record, width: int, height: int) -> Array:
+        try:
+            boxes = box_labels.boxes_of(record.label, width, height)
         except ValueError as bad:
             raise BadSample(str(bad)) from None
-        if len(boxes) > MOST_BOXES:
-            raise BadSample(f"it has {len(boxes)} boxes; a picture may have {MOST_BOXES}")
         check_classes(boxes[:, 4], self.num_classes)
-        return {"data": row["data"], "boxes": boxes, "size": size}
+        return boxes
 
 
-def reader_of(run: Run, description: Mapping[str, Any], num_classes: int) -> BoxReader:
-    """Return the reader of a run's samples."""
+def reader_of(
+    run: Run, description: Mapping[str, Any], num_classes: int, is_training: bool = False
+) -> BoxReader:
+    """Return the reader of a run's samples; those of --overfit are judged as they are learnt."""
     normalisation = normalization.of_description(run.data, description)
-    size = sizes.height_and_width(run.data.image_size)
-    return BoxReader(Transform(_as_it_is, (), size, *normalisation), num_classes)
+    change = transform_of(run, is_training and not run.optim.overfit)
+    return BoxReader(Transform(_as_it_is, (), change.size, *normalisation), num_classes, change)
+
+
+def transform_of(run: Run, is_training: bool = False) -> BoxTransform:
+    """Return what --augment of a run does to pictures with boxes; in evaluations only how they get the net's size."""
+    return box_transforms.build(run.data.augment, sizes.height_and_width(run.data.image_size), is_training)
+
+
+def inside_of(own: Array, change: BoxTransform) -> Box:
+    """Return where a picture of this height and width lies in what the net sees."""
+    if change.is_letterboxed:
+        return box_geometry.letterbox_of(sizes.Size(*map(int, own)), change.size)
+    return Box(0, 0, *change.size)
 
 
 def check_classes(classes: Array, num_classes: int) -> None:
@@ -68,15 +126,50 @@ def check_classes(classes: Array, num_classes: int) -> None:
         raise BadSample(f"a box has class {wrong[0]:g}, but there are {num_classes} classes, numbered from 0")
 
 
-def stretched(payload: decoding.Payload, size: sizes.Size) -> tuple[Pixels, Array]:
-    """Return the whole picture in this size, and its own height and width."""
-    own = np.zeros(2, np.float32)
+def in_originals(own: Array, change: BoxTransform) -> tuple[Array, Array]:
+    """Return by what boxes in the net's pixels become those of the originals: offsets, to be taken off, and factors.
 
-    def whole(height: int, width: int) -> Box:
+    `own` has the height and width of each original (pictures, 2); both are (pictures, 4).
+    """
+    inside = np.array([inside_of(each, change) for each in own], np.float64).reshape(-1, 4)
+    factors = own / inside[:, 2:]
+    return np.tile(inside[:, 1::-1], 2), np.tile(factors[:, ::-1], 2)
+
+
+def scaled(payload: decoding.Payload, change: BoxTransform) -> tuple[Pixels, Array]:
+    """Return the whole picture in the net's size, and its own height and width."""
+    if not change.is_letterboxed:
+        own = np.zeros(2, np.float32)
+        return decoding.decode_resized(payload, _all_of(own), change.size), own
+    pixels, own = whole(payload, max(change.size))
+    inside = inside_of(own, change)
+    small = resize(pixels, inside.height, inside.width)
+    canvas = box_geometry.blank(change.size)
+    canvas[inside.top : inside.top + inside.height, inside.left : inside.left + inside.width] = small
+    return canvas, own
+
+
+def whole(payload: decoding.Payload, target: int) -> tuple[Pixels, Array]:
+    """Return the whole picture, at a lower scale if it is much larger than `target`, and its own height and width."""
+    own = np.zeros(2, np.float32)
+    return decoding.decode_crop(payload, _all_of(own), target), own
+
+
+def _all_of(own: Array) -> Callable[[int, int], Box]:
+    """Return the choice of the whole picture, which notes its height and width."""
+
+    def choose(height: int, width: int) -> Box:
         own[:] = height, width
         return Box(0, 0, height, width)
 
-    return decoding.decode_resized(payload, whole, size), own
+    return choose
+
+
+def _decoded(payload: Any, decode: Callable[[Any], tuple[Pixels, Array]]) -> tuple[Pixels, Array]:
+    try:
+        return decode(payload)
+    except BadPicture as bad:
+        raise BadSample(f"{bad}; pack the file again without it") from None
 
 
 def _as_it_is(pixels: Pixels, rng: crops.Rng, size: sizes.Size) -> Pixels:
@@ -88,12 +181,12 @@ def input_of(source: object, run: Run, description: Mapping[str, Any]) -> dict[s
 
     It is a file's path, what such a file holds, or uint8 (height, width, 3).
     """
-    write = reader_of(run, description, 1).write
+    reader = reader_of(run, description, 1)
     size = np.zeros(2, np.float32)
 
     def transform(payload: decoding.Payload, rng: crops.Rng, out: Array) -> None:
-        pixels, size[:] = stretched(payload, write.size)
-        write(pixels, rng, out)
+        pixels, size[:] = scaled(payload, reader.change)
+        reader.write(pixels, rng, out)
 
     return {"data": image_fields.input_by(transform, source, run), "size": size}
 

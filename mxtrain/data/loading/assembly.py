@@ -37,6 +37,17 @@ class ManyReader(Protocol):
         ...
 
 
+@runtime_checkable
+class MixingReader(Protocol):
+    """A reader that may put parts of other samples into one, which are drawn by the randomness of that sample."""
+
+    def mixed(
+        self, record: Record, rng: np.random.Generator, row: Arrays, draw: Callable[[], Record]
+    ) -> Mapping[str, Any]:
+        """Return the values of all fields; each call of `draw` returns another record of the data set, any of them."""
+        ...
+
+
 def samples_per_task(reader: SampleReader) -> int:
     """Return how many samples a worker makes before it looks for the next task."""
     return reader.samples_per_task if isinstance(reader, ManyReader) else SAMPLES_PER_TASK
@@ -87,7 +98,7 @@ class SampleAssembly:
                 used = (sample + num_passed) % len(self.records) if num_passed else sample
                 rng = order.sample_rng(self.seed, wanted.epoch, sample)
                 try:
-                    self._write(self.records.read(used, wanted.verify), used, rng, rows, row)
+                    self._write(wanted, self.records.read(used, wanted.verify), used, rng, rows, row)
                     break
                 except DataError as error:
                     if num_passed == self.skip_bad:
@@ -95,11 +106,22 @@ class SampleAssembly:
                     skipped.append(SkippedRecord(used, str(error)))
         return skipped
 
-    def _write(self, record: Record, position: int, rng: np.random.Generator, rows: Rows, row: int) -> None:
+    def _write(
+        self,
+        wanted: BatchSlice,
+        record: Record,
+        position: int,
+        rng: np.random.Generator,
+        rows: Rows,
+        row: int,
+    ) -> None:
         """Write the sample that the record at this position makes into its row."""
         of_sample = {name: array[row, ...] for name, array in rows.arrays.items()}
         try:
-            values = self.reader(record, rng, of_sample)
+            if isinstance(self.reader, MixingReader):
+                values = self.reader.mixed(record, rng, of_sample, lambda: self._drawn(wanted, rng))
+            else:
+                values = self.reader(record, rng, of_sample)
             if values is not of_sample:
                 rows.write(self.fields, row, values)
         except Stop:
@@ -108,3 +130,14 @@ class SampleAssembly:
             raise DataError(f"{self.records.where(position)}: {bad}") from None
         except Exception as error:
             raise RuntimeError(f"the transform failed at {self.records.where(position)}") from error
+
+    def _drawn(self, wanted: BatchSlice, rng: np.random.Generator) -> Record:
+        """Return a record that is drawn from all; where it is damaged, the next, as many as may be passed over."""
+        position = int(rng.integers(len(self.records)))
+        for num_passed in range(self.skip_bad + 1):
+            try:
+                return self.records.read((position + num_passed) % len(self.records), wanted.verify)
+            except DataError:
+                if num_passed == self.skip_bad:
+                    raise
+        raise AssertionError("the last one was read, or raised")

@@ -78,7 +78,9 @@ class _Threads:
             for purpose, rank in ends
             if purpose == WATCH
         }
-        self._in_peace = {rank: threading.Event() for rank in of_workers}  # what its watched connection has said
+        self._in_peace = {
+            rank: threading.Event() for rank in of_workers
+        }  # what its watched connection has said
         self._leaving = [
             threading.Thread(target=self._await_end, args=each, daemon=True) for each in of_workers.items()
         ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mxtrain.config.values.sizes import Size
+from mxtrain.data.fields import Array
 from mxtrain.models.detectors.coder import Candidates
 from mxtrain.runtime import mx
 
@@ -50,10 +51,8 @@ def _within(detections: Any, size: Size) -> Any:
     return mx.nd.concat(named, mx.nd.where(is_one, inside, -mx.nd.ones_like(inside)), dim=2)
 
 
-def scaled(detections: Any, originals: Any, size: Size) -> Any:
-    """Return detections in pictures of this size in pixels of the originals (pictures, 2): height, width."""
-    own = mx.nd.array([[size.height, size.width]], ctx=originals.context)
-    high, wide = mx.nd.split(mx.nd.broadcast_div(originals, own).expand_dims(2), num_outputs=2, axis=1)
+def moved(detections: Any, offsets: Array, factors: Array) -> Any:
+    """Return detections less the offsets of each picture (pictures, 4), times its factors."""
+    less, times = (mx.nd.array(each, ctx=detections.context).expand_dims(1) for each in (offsets, factors))
     named, boxes = (detections.slice_axis(axis=2, begin=at, end=to) for at, to in ((0, 2), (2, 6)))
-    factors = mx.nd.concat(wide, high, wide, high, dim=2)
-    return mx.nd.concat(named, mx.nd.broadcast_mul(boxes, factors), dim=2)
+    return mx.nd.concat(named, mx.nd.broadcast_mul(mx.nd.broadcast_sub(boxes, less), times), dim=2)

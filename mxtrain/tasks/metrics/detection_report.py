@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
-from mxtrain.config.values.sizes import Size
+from mxtrain.data.augment.box_transforms import BoxTransform
+from mxtrain.data.boxes import box_fields
 from mxtrain.data.boxes.box_labels import NORMAL
 from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks.metrics import detection_curves as curves
@@ -35,7 +36,7 @@ class DetectionFindings(NamedTuple):
 
 
 class DetectionReport:
-    """A report of detections in pictures of this size, of so many classes."""
+    """A report of detections of so many classes, in pictures that `change` has scaled."""
 
     width = 0
     names = (
@@ -45,15 +46,15 @@ class DetectionReport:
     )
     lower_is_better = False
 
-    def __init__(self, num_classes: int, size: Size):
-        self._num_classes, self._size = num_classes, size
+    def __init__(self, num_classes: int, change: BoxTransform):
+        self._num_classes, self._change = num_classes, change
 
     def state(self, output: Output, arrays: Arrays) -> State:
         """Return the detections and boxes of a micro-batch."""
-        factors = arrays["size"].astype(np.float64) / np.array([self._size.height, self._size.width])
-        detections = _rows(output.asnumpy(), 0, slice(2, 6), factors)
-        boxes = _rows(arrays["boxes"], 4, slice(0, 4), factors)
-        counts = [len(factors), len(detections), len(boxes)]
+        moves = box_fields.in_originals(arrays["size"], self._change)
+        detections = _rows(output.asnumpy(), 0, slice(2, 6), *moves)
+        boxes = _rows(arrays["boxes"], 4, slice(0, 4), *moves)
+        counts = [len(arrays["size"]), len(detections), len(boxes)]
         return np.concatenate([counts, detections.ravel(), boxes.ravel()])
 
     def judge(self, states: Sequence[State]) -> tuple[dict[str, float], dict[str, Any]]:
@@ -101,12 +102,11 @@ def findings_of(states: Sequence[State], num_classes: int) -> DetectionFindings:
     )
 
 
-def _rows(padded: Array, column: int, corners: slice, factors: Array) -> Array:
+def _rows(padded: Array, column: int, corners: slice, offsets: Array, factors: Array) -> Array:
     """Return rows of picture, class, corners and the sixth number of those that are there, `column` being the class."""
     picture, place = np.nonzero(padded[:, :, column] >= 0)
     rows = padded[picture, place].astype(np.float64)
-    high, wide = factors[picture].T
-    scaled = rows[:, corners] * np.stack([wide, high, wide, high], axis=1)
+    scaled = (rows[:, corners] - offsets[picture]) * factors[picture]
     last = rows[:, 1 if column == 0 else 5]
     return np.column_stack([picture, rows[:, column], scaled, last])
 

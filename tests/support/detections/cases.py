@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxtrain.config.values.sizes import Size
+from mxtrain.data.augment.box_transforms import BoxTransform
 from mxtrain.tasks.metrics.detection_report import DetectionReport
 
 NUM_CASES = 1000
@@ -52,7 +53,7 @@ def case(number: int) -> Case:
 
 def judged(of: Case) -> dict[str, float]:
     """Return the numbers of a case that comes in two micro-batches."""
-    report = DetectionReport(of.num_classes, Size(SIDE, SIDE))
+    report = DetectionReport(of.num_classes, BoxTransform((), Size(SIDE, SIDE), is_letterboxed=False))
     sizes = np.full((len(of.boxes), 2), SIDE, np.float32)
     half = 1 + len(sizes) // 2
     states = [

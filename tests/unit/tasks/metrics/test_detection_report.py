@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain.config.values.sizes import Size
+from mxtrain.data.augment.box_transforms import BoxTransform
 from mxtrain.tasks.metrics.detection_report import DetectionReport
 from tests.support.detections.cases import NUM_CASES, Output, case, judged
 from tests.support.detections.reference import KEPT
@@ -18,7 +19,7 @@ def report(
     boxes: Any, detections: Any, num_classes: int = 2, sizes: Any = None, micro_batch: int = 1
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """The numbers and the record of pictures of 100 pixels."""
-    of = DetectionReport(num_classes, Size(100, 100))
+    of = DetectionReport(num_classes, BoxTransform((), Size(100, 100), is_letterboxed=False))
     boxes, detections = (np.array(each, np.float32) for each in (boxes, detections))
     sizes = np.full((len(boxes), 2), 100, np.float32) if sizes is None else np.array(sizes, np.float32)
     states = []

@@ -1,0 +1,146 @@
+"""The random changes of --augment to pictures with boxes, which move with what they are around.
+
+Each is a function of a picture with its boxes, a generator and its numbers, draws from that generator alone, and does
+not write to its argument. Those of several pictures get the others too. Does not own names and defaults
+(`config/components/augmentations.py`), nor which boxes stay (`box_geometry.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Callable, Sequence
+
+import numpy as np
+
+from mxtrain.config.values.sizes import Size
+from mxtrain.core.opencv import cv2
+from mxtrain.data.augment import augmentations, box_geometry
+from mxtrain.data.augment.box_geometry import VISIBLE, Boxed
+from mxtrain.data.augment.crops import Rng
+from mxtrain.data.boxes.box_labels import CROWD
+from mxtrain.data.decode.jpeg import Box, Pixels
+from mxtrain.data.fields import Array
+
+OVERLAPS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)  # one of which a crop has with a box at least, as SSD has it
+TRIALS = 50  # to find such a crop
+
+
+def flip(of: Boxed, rng: Rng, p: float) -> Boxed:
+    """Mirror left and right, with probability `p`."""
+    return box_geometry.mirrored(of) if rng.random() < p else of
+
+
+def vertical_flip(of: Boxed, rng: Rng, p: float) -> Boxed:
+    """Mirror top and bottom, with probability `p`."""
+    return box_geometry.mirrored(of, is_vertical=True) if rng.random() < p else of
+
+
+def expand(of: Boxed, rng: Rng, p: float, ratio_max: float) -> Boxed:
+    """Put the picture anywhere on a gray one of up to `ratio_max` times its sides, with probability `p`."""
+    if rng.random() >= p:
+        return of
+    ratio = rng.uniform(1, ratio_max)
+    high, wide = (round(side * ratio) for side in of.size)
+    top, left = (int(rng.integers(0, large - side + 1)) for large, side in zip((high, wide), of.size))
+    return box_geometry.cut(of, Box(-top, -left, high, wide))
+
+
+def iou_crop(of: Boxed, rng: Rng, p: float, scale_min: float, scale_max: float, ratio_max: float) -> Boxed:
+    """Cut out a part that overlaps a box by a random one of OVERLAPS or more, with probability `p`.
+
+    Its sides are shares of the picture's, between the two scales, and it is distorted by `ratio_max` at most. A
+    picture whose boxes would all be cut away stays as it is.
+    """
+    if rng.random() >= p:
+        return of
+    least = OVERLAPS[int(rng.integers(len(OVERLAPS)))]
+    for _ in range(TRIALS):
+        part = _random_part(of.size, rng, scale_min, scale_max, ratio_max)
+        if not len(of.boxes):
+            return box_geometry.cut(of, part)
+        if _overlaps(part, of.boxes).max() >= least:
+            result = box_geometry.cut(of, part)
+            if len(result.boxes):
+                return result
+    return of
+
+
+def scale_jitter(of: Boxed, rng: Rng, scale_min: float, scale_max: float) -> Boxed:
+    """Scale by a random factor; the picture keeps its size, and has gray beside it or is cut at a random place."""
+    factor = rng.uniform(scale_min, scale_max)
+    high, wide = (max(1, round(side * factor)) for side in of.size)
+    scaled = box_geometry.resized(of, Size(high, wide))
+    top, left = (_place(large, side, rng) for large, side in zip((high, wide), of.size))
+    return box_geometry.cut(scaled, Box(top, left, *of.size))
+
+
+def mosaic(pictures: Sequence[Boxed], rng: Rng, size: Size) -> Boxed:
+    """Put four pictures around a random point of one that is twice as high and wide as `size`.
+
+    Each is as large as fits into `size`, with a corner at the point, and is cut at the border.
+    """
+    whole = Size(2 * size.height, 2 * size.width)
+    y, x = (int(rng.integers(side // 2, side + side // 2 + 1)) for side in size)
+    canvas, boxes = box_geometry.blank(whole), []
+    for number, each in enumerate(pictures):
+        inside = box_geometry.letterbox_of(each.size, size)
+        small = box_geometry.resized(each, Size(inside.height, inside.width))
+        top, left = y - inside.height * (number < 2), x - inside.width * (number % 2 == 0)
+        put = box_geometry.cut(small, Box(-top, -left, *whole))
+        rows, columns = slice(max(top, 0), top + inside.height), slice(max(left, 0), left + inside.width)
+        canvas[rows, columns] = put.pixels[rows, columns]
+        boxes.append(put.boxes)
+    return Boxed(canvas, np.concatenate(boxes))
+
+
+def mixup(of: Boxed, other: Boxed, rng: Rng, alpha: float) -> Boxed:
+    """Blend with another picture, made to fit; its share is drawn from Beta(alpha, alpha).
+
+    Boxes of a picture whose share is below VISIBLE are left out.
+    """
+    share = float(rng.beta(alpha, alpha))
+    fitted = box_geometry.letterboxed(other, of.size)
+    blend: Pixels = np.asarray(cv2.addWeighted(of.pixels, 1 - share, fitted.pixels, share, 0))
+    kept = [boxes for boxes, part in ((of.boxes, 1 - share), (fitted.boxes, share)) if part >= VISIBLE]
+    return Boxed(blend, np.concatenate(kept))
+
+
+def _of_colours(change: Callable[..., Pixels]) -> Callable[..., Boxed]:
+    """Return the change of pixels as one of pictures with boxes, which stay where they are."""
+
+    @functools.wraps(change)
+    def changed(of: Boxed, rng: Rng, **numbers: float) -> Boxed:
+        return Boxed(change(of.pixels, rng, **numbers), of.boxes)
+
+    return changed
+
+
+colour_jitter = _of_colours(augmentations.colour_jitter)
+grayscale = _of_colours(augmentations.grayscale)
+lighting = _of_colours(augmentations.lighting)
+
+
+def _random_part(size: Size, rng: Rng, scale_min: float, scale_max: float, ratio_max: float) -> Box:
+    """Draw a part of a picture: its scale, its shape and its place."""
+    scale = rng.uniform(scale_min, scale_max)
+    stretch = rng.uniform(max(1 / ratio_max, scale**2), min(ratio_max, scale**-2)) ** 0.5
+    high, wide = (
+        min(side, max(1, round(side * scale * factor))) for side, factor in zip(size, (1 / stretch, stretch))
+    )
+    top, left = (int(rng.integers(0, side - part + 1)) for side, part in zip(size, (high, wide)))
+    return Box(top, left, high, wide)
+
+
+def _overlaps(part: Box, boxes: Array) -> Array:
+    """Return the intersection over union of each box with a part of the picture; crowds overlap nothing."""
+    ends = np.array([part.left + part.width, part.top + part.height])
+    sides = np.minimum(boxes[:, 2:4], ends) - np.maximum(boxes[:, :2], [part.left, part.top])
+    shared = np.prod(np.maximum(sides, 0), axis=1)
+    union = np.maximum(box_geometry.areas(boxes) + part.height * part.width - shared, 1e-9)
+    overlaps: Array = np.where(boxes[:, 5] == CROWD, 0, shared / union)
+    return overlaps
+
+
+def _place(large: int, side: int, rng: Rng) -> int:
+    """Draw where a window of a length begins in something larger, or before something smaller."""
+    return int(rng.integers(min(0, large - side), max(0, large - side) + 1))
