@@ -20,12 +20,13 @@ from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.data.arrays import array_sets, table_selection
 from mxtrain.data.arrays.array_fields import Input
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
-from mxtrain.data.ids import id_reader, id_tables
+from mxtrain.data.ids import id_reader, id_tables, implicit_feedback
 from mxtrain.data.ids.column_roles import IDS
 from mxtrain.data.ids.id_tables import SampleArrays
 from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.data.labels import label_checks, sample_weights, targets
 from mxtrain.data.loading.assembly import SampleReader
+from mxtrain.data.records.record_sets import open_set
 from mxtrain.tasks import task_flags
 from mxtrain.tasks.inputs.named_inputs import TaskOfInputs
 from mxtrain.tasks.targets.click_targets import PredictedClicks
@@ -48,6 +49,14 @@ class Recommendation(TaskOfInputs):
     )
     suffixes = id_tables.SUFFIXES
     takes_names = True
+
+    @classmethod
+    def training_samples(cls, run: Run, dataset: Dataset) -> Dataset:
+        return _with_negatives(run, dataset)
+
+    @classmethod
+    def evaluation_samples(cls, run: Run, dataset: Dataset) -> Dataset:
+        return _with_negatives(run, dataset, run.data.train)
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
@@ -125,6 +134,26 @@ class Recommendation(TaskOfInputs):
             return id_reader.of_sample(self.inputs, values)
         except (BadSample, ValueError) as bad:
             raise DataError(f"no sample that the net takes: {bad}") from None
+
+
+def _with_negatives(run: Run, dataset: Dataset, trained: str | None = None) -> Dataset:
+    """Return a data set, with negatives beside its rows if `--negatives` says so.
+
+    Items that users have chosen in `trained`, what --train names, are none of rows to evaluate on either.
+    """
+    wanted = implicit_feedback.parse(run.data.negatives)
+    if wanted is None:
+        return dataset
+    if run.data.sample_weight:
+        raise UsageError(f"{implicit_feedback.FLAG} with --sample-weight: negatives have none; leave one out")
+    others = None
+    if trained is not None:
+        is_table = Path(trained).suffix.lower() in id_tables.SUFFIXES
+        known = array_sets.inputs_known(dataset)
+        selection = table_selection.of_flags(run.data)
+        others = id_tables.open_records(Path(trained), selection, known) if is_table else open_set(trained)
+    found: Dataset = implicit_feedback.beside(dataset, wanted, run.optim.seed, others)
+    return found
 
 
 def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[str]) -> Description:

@@ -67,7 +67,8 @@ def open_source(
         )
     task = tasks.class_of(run, objects)
     opened = _open_table(Path(source), run, task, like) if is_table else open_set(source)
-    return task.samples_of(run, opened)
+    samples = task.samples_of(run, opened)
+    return task.training_samples(run, samples) if flag == "--train" else task.evaluation_samples(run, samples)
 
 
 def _open_table(path: Path, run: Run, task: type[Task], like: Like) -> ArrayRecords:

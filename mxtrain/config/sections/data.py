@@ -36,6 +36,12 @@ class Data:
     lists: str = flag("", "of a table: columns of lists of ids, joined by commas")
     list_separator: str = flag("|", "of a text: the character between the ids of a list")
     list_length: int = flag(100, "how many ids of a list count at most: the last ones")
+    negatives: str = flag(
+        "",
+        "of data that say what users have chosen: how many rows of an item that the user has not chosen are drawn "
+        "beside each, with a target of 0, in every epoch others, and the columns of users, of items and of what "
+        "belongs to these, as in 4:user=user,item=movie/genre; 99 beside each of --val, or val=N",
+    )
     log_columns: str = flag(
         "", "of a table: columns of numbers of which the logarithm is taken, log(1 + x), joined by commas"
     )

@@ -50,20 +50,20 @@ class IdReader:
 
     def write_many(self, records: Records, positions: Ints, rows: Rows, start: int, verify: bool) -> bool:
         """Write samples into the rows from `start` on; False where they have to be read one by one."""
-        columns, labels = _columns(records, positions, self.inputs, verify)
+        columns, labels = columns_of(records, positions, self.inputs, verify)
         if labels is None:
             return False
         try:
             found = {**of_columns(self.inputs, columns), **self._of_labels(labels.reshape(len(labels), -1))}
         except BadSample:
             return False
-        chosen = slice(start, start + len(positions))
+        own = slice(start, start + len(positions))
         for name, array in found.items():
             if isinstance(array, Ragged):
-                rows.arrays[name][chosen][_is_there(array.lengths, rows.arrays[name].shape[1])] = array.rows
-                rows.lengths[name][chosen] = array.lengths
+                rows.arrays[name][own][_is_there(array.lengths, rows.arrays[name].shape[1])] = array.rows
+                rows.lengths[name][own] = array.lengths
             else:
-                rows.arrays[name][chosen] = array
+                rows.arrays[name][own] = array
         return True
 
     def _of_labels(self, labels: Array, one: bool = False) -> Arrays:
@@ -119,12 +119,15 @@ def of_columns(inputs: Sequence[Input], columns: Mapping[str, Any]) -> dict[str,
     return found
 
 
-def _columns(
+def columns_of(
     records: Any, positions: Ints, inputs: Sequence[Input], verify: bool
 ) -> tuple[Mapping[str, Any], Array | None]:
     """Return the columns of samples and their labels; None for labels where there is no way to read many at once."""
+    if hasattr(records, "read_columns"):
+        found: tuple[Mapping[str, Any], Array] = records.read_columns(positions, inputs, verify)
+        return found
     if getattr(records, "columns", None):
-        columns = {each.name: _chosen(records.columns[each.name], positions) for each in inputs}
+        columns = {each.name: chosen(records.columns[each.name], positions) for each in inputs}
         return columns, records.labels()[positions]
     payloads = record_batch.read(records, positions, verify) if hasattr(records, "frames") else None
     if payloads is None:
@@ -133,7 +136,8 @@ def _columns(
     return ({}, None) if decoded is None else (decoded, payloads.labels)
 
 
-def _chosen(column: Any, positions: Ints) -> Any:
+def chosen(column: Any, positions: Ints) -> Any:
+    """Return a column of samples at these positions."""
     if not isinstance(column, Ragged):
         return column[positions]
     lengths = column.lengths[positions]

@@ -32,10 +32,12 @@ def epoch_sampler(run: Run, dataset: Dataset) -> Callable[[int], Ints]:
         return lambda epoch: np.arange(len(dataset)) + epoch * len(dataset)
     labels = dataset.labels().ravel() if run.data.sampling == "balanced" else None
 
+    later = len(dataset) if getattr(dataset, "has_epochs", False) else 0
+
     def of_epoch(epoch: int) -> Ints:
         if labels is None:
-            return order.epoch_order(len(dataset), optim.seed, epoch)
-        return order.balanced_order(labels, optim.seed, epoch)
+            return order.epoch_order(len(dataset), optim.seed, epoch) + epoch * later
+        return order.balanced_order(labels, optim.seed, epoch) + epoch * later
 
     if not optim.overfit:
         return of_epoch

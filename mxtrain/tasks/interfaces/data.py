@@ -45,6 +45,16 @@ class TaskData(abc.ABC):
         return dataset
 
     @classmethod
+    def training_samples(cls, run: Run, dataset: Dataset) -> Dataset:
+        """Return those samples with what is drawn beside them in training: by default nothing is."""
+        return dataset
+
+    @classmethod
+    def evaluation_samples(cls, run: Run, dataset: Dataset) -> Dataset:
+        """Return those samples with what is drawn beside them in an evaluation: by default nothing is."""
+        return dataset
+
+    @classmethod
     @abc.abstractmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         """Check the data of `run`, with a DataError for what cannot be learnt, and return what must be known of it."""

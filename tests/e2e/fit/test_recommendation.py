@@ -72,6 +72,39 @@ def test_the_commands_of_the_page(folder: Path, command: Command) -> None:
     assert_same(folder / "runs" / "packed", folder / "runs" / "alone")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_negatives_are_the_same_on_workers_and_after_a_resume(tmp_path: Path, command: Command) -> None:
+    likes = tmp_path / "likes.csv"
+    pairs = [
+        (user, item) for user in range(60) for item in range(40) if (user * 7 + item * 13) % 5 == user % 2
+    ]
+    likes.write_text("user,item,kind,liked\n" + "".join(f"u{u},{i},k{i % 5},1\n" for u, i in pairs))
+    columns = ["--target", "liked", "--categories", "user,item,kind"]
+    packed = ["tools.im2rec_wrapper", "pack", str(likes), str(tmp_path / "rec"), "--from", "ids", *columns]
+    succeed(command, packed)
+    fit = ["mxtrain.fit", "--task", "recommendation", *columns, "--val", str(likes), *SMALL]
+    fit += ["--negatives", "3:user=user,item=item/kind,val=4", "--optimizer", "adam", "--lr", "0.01"]
+    fit += ["--schedule", "constant"]
+    of_text = ["--train", str(likes)]
+    of_records = ["--train", str(tmp_path / "rec" / "data.rec")]
+    workers = ["--kvstore", "dist_sync", "--update", "servers", "--num-workers", "2"]
+    runs = {
+        "text": [*of_text, "--epochs", "3"],
+        "records": [*of_records, "--epochs", "3"],
+        "workers": [*of_records, "--epochs", "3", *workers],
+    }
+    for name, flags in runs.items():
+        succeed(command, [*fit, *flags, "--out", str(tmp_path / name)])
+    resumed = [*fit, *of_text, "--out", str(tmp_path / "resumed")]
+    for steps in ("30", "60"):
+        succeed(command, [*resumed, "--epochs", "3", "--max-steps", steps])
+    for name, expected in (("workers", "records"), ("resumed", "text")):
+        assert rows_of(tmp_path / name) == rows_of(tmp_path / expected)
+        scores = [scores_of(records(tmp_path / each, "eval")[-1]) for each in (name, expected)]
+        assert scores[0] == scores[1] and scores[0]["val_auc"] > 0.5
+
+
 def test_a_table_over_its_limit_ends_the_run(folder: Path, command: Command) -> None:
     of_text, *_ = commands(folder)
     done = command(*of_text, *SMALL, "--model", "deepfm:max_rows=100", "--out", str(folder / "runs" / "few"))

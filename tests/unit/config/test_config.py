@@ -25,6 +25,7 @@ FLAGS = [
     "--lists",
     "--list-separator",
     "--list-length",
+    "--negatives",
     "--log-columns",
     "--column-names",
     "--missing",
