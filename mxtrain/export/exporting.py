@@ -24,10 +24,11 @@ from mxtrain.export.comparison import Differences
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.int8 import int8_export
 from mxtrain.export.int8.int8_export import Int8Scores
-from mxtrain.export.onnx import onnx_export, onnx_graph
+from mxtrain.export.onnx import onnx_boxes, onnx_export, onnx_graph
 from mxtrain.export.options import ExportOptions
 from mxtrain.export.real_samples import Batch
 from mxtrain.inference import trained_run
+from mxtrain.tasks.detection import Detection
 from mxtrain.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ def make(
             int8_scores = None
             if options.to == "onnx":
                 files = onnx_export.write(graph, aside, options.fixed_batch, metadata, options.is_held)
+                if isinstance(task, Detection) and not options.is_held:
+                    files.append(onnx_boxes.write(graph, task, aside, options.fixed_batch, metadata))
+                    metadata["boxes_apart"] = onnx_boxes.refuse_other_boxes(
+                        aside, task, compared_net, batches, options.fixed_batch
+                    )
                 answer = onnx_export.answers(aside, options.fixed_batch, options.is_held)
             else:
                 if options.to == "int8":
@@ -94,7 +100,7 @@ def make(
                     symbol_export.write(graph, aside)
                 files = [symbol_export.SYMBOL, symbol_export.PARAMS]
                 answer = symbol_export.answers(graph, aside, options.is_held)
-            has_best = task.metric_kind not in ("numbers", "labels")
+            has_best = task.metric_kind not in ("numbers", "labels") and not isinstance(task, Detection)
             differences = comparison.compare(compared_net, graph, answer, of_some_sizes(batches), has_best)
         if options.to in TOLERANCES:  # what int8 costs is judged by the score
             comparison.refuse_beyond(TOLERANCES[options.to], differences, options.to, graph)
@@ -162,7 +168,7 @@ def facts(
         metadata["pictures"] = {
             "colours": "RGB" if run.data.channels == 3 else "grey",
             "size": list(image_fields.shape_of(run.data)[1:]),
-            "resize": image_fields.resize_of(run.data),
+            **({} if isinstance(task, Detection) else {"resize": image_fields.resize_of(run.data)}),
             "mean": list(normalisation.mean),
             "deviation": list(normalisation.deviation),
             "normalised_inside": options.from_pixels,

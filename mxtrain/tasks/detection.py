@@ -87,18 +87,18 @@ class Detection(Task, TaskPrediction):
     def build_net(self) -> Block:
         from mxtrain.models.detectors import detectors
 
-        detectors.check_size(self.run.model.model, self._size)
+        detectors.check_size(self.run.model.model, self.size)
         return detectors.build(self.run.model.model, len(self.class_names))
 
     def training_forward(self, teacher: Block | None) -> DetectionForward:
-        return DetectionForward(self._coder, self._net_inputs)
+        return DetectionForward(self.coder, self._net_inputs)
 
     def plain_forward(self) -> DetectionForward:
-        return DetectionForward(self._coder, self._net_inputs, self._detected)
+        return DetectionForward(self.coder, self._net_inputs, self.detected)
 
     @property
     def step_means(self) -> Sequence[str]:
-        return self._coder.loss_names
+        return self.coder.loss_names
 
     def report(self) -> DetectionReport:
         return DetectionReport(len(self.class_names), box_fields.transform_of(self.run))
@@ -123,7 +123,7 @@ class Detection(Task, TaskPrediction):
 
         answer = net(*self._net_inputs(arrays)).astype("float32", copy=False)
         places = box_fields.in_originals(arrays["size"].asnumpy(), box_fields.transform_of(self.run))
-        moved: NDArray = detections.moved(self._detected(answer), *places)
+        moved: NDArray = detections.moved(self.detected(answer), *places)
         return moved
 
     def shown(self, output: Array) -> dict[str, Any]:
@@ -147,26 +147,26 @@ class Detection(Task, TaskPrediction):
         }
 
     @functools.cached_property
-    def _coder(self) -> BoxCoder:
+    def coder(self) -> BoxCoder:
+        """The way between boxes and the answers of the net."""
         from mxtrain.models.detectors import detectors
 
-        return detectors.coder(self.run.model.model, len(self.class_names), self._size)
+        return detectors.coder(self.run.model.model, len(self.class_names), self.size)
 
     @property
-    def _size(self) -> sizes.Size:
+    def size(self) -> sizes.Size:
+        """Height and width of the pictures that the net sees."""
         return sizes.height_and_width(self.run.data.image_size)
 
     @property
     def _net_inputs(self) -> NetInputs:
         return Pictures(normalization.of_description(self.run.data, self.description))
 
-    def _detected(self, answer: NDArray) -> NDArray:
+    def detected(self, answer: NDArray) -> NDArray:
         """Return what the net's answer says."""
         from mxtrain.models.detectors import detections
 
-        found: NDArray = detections.of_candidates(
-            self._coder.candidates(answer), self._coder.overlap, self._size
-        )
+        found: NDArray = detections.of_answer(self.coder, answer, self.size)
         return found
 
 

@@ -367,6 +367,7 @@ CENTER_NET = dataclasses.replace(
     name="center_net",
     flags="--task detection --model center_net_mobilenetv3_small_duc_voc --image-size 64 --optimizer adam --lr 0.002",
     learn="--batch-size 32 --epochs 15",
+    bar=Bar("val_map_50", 0.12),
 )
 
 ALL = (

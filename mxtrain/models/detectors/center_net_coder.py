@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar, NamedTuple, Sequence
+from typing import Any, ClassVar, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -88,23 +88,23 @@ class CenterNetCoder:
         }
         return Losses(by_name, float((targets.heat == 1).sum()))
 
-    def candidates(self, answer: NDArray) -> Candidates:
-        raw_heat, sizes, shifts = self._split(answer)
-        rows, columns = self.cells
-        heat = mx.nd.sigmoid(raw_heat)
-        maps = heat.transpose((0, 2, 1)).reshape((0, 0, rows, columns))
-        highest = mx.nd.Pooling(maps, kernel=(3, 3), pad=(1, 1), pool_type="max")
-        peaks = (maps * (highest == maps)).reshape((0, 0, -1)).transpose((0, 2, 1))
-        y, x = np.mgrid[:rows, :columns]
-        corners = np.stack([x, y], axis=-1).reshape(1, -1, 2)
-        centres = mx.nd.broadcast_add(shifts, mx.nd.array(corners, ctx=answer.context))
-        boxes = mx.nd.concat(centres - sizes / 2, centres + sizes / 2, dim=2) * STEP
-        return Candidates(peaks, boxes)
+    def constants(self) -> dict[str, Array]:
+        y, x = np.mgrid[: self.cells.height, : self.cells.width]
+        return {"corners": np.stack([x, y], axis=-1).reshape(1, -1, 2).astype(np.float32)}
 
-    def _split(self, answer: NDArray) -> tuple[Any, Any, Any]:
+    def candidates(self, F: Any, answer: Any, constants: Mapping[str, Any]) -> Candidates:
+        raw_heat, sizes, shifts = self._split(answer, F)
+        maps = F.reshape(F.transpose(F.sigmoid(raw_heat), (0, 2, 1)), (0, 0, *self.cells))
+        highest = F.Pooling(maps, kernel=(3, 3), pad=(1, 1), pool_type="max")
+        peaks = maps * F.broadcast_equal(highest, maps)
+        centres = F.broadcast_add(shifts, constants["corners"])
+        boxes = F.concat(centres - sizes / 2, centres + sizes / 2, dim=2) * STEP
+        return Candidates(F.transpose(F.reshape(peaks, (0, 0, -1)), (0, 2, 1)), boxes)
+
+    def _split(self, answer: Any, F: Any = mx.nd) -> tuple[Any, Any, Any]:
         count = self.num_classes
         ends = ((0, count), (count, count + 2), (count + 2, None))
-        heat, sizes, shifts = (mx.nd.slice_axis(answer, axis=2, begin=start, end=end) for start, end in ends)
+        heat, sizes, shifts = (F.slice_axis(answer, axis=2, begin=start, end=end) for start, end in ends)
         return heat, sizes, shifts
 
 

@@ -24,8 +24,8 @@ class Losses(NamedTuple):
 class Candidates(NamedTuple):
     """Boxes with scores, before those that overlap are suppressed."""
 
-    scores: NDArray  # (pictures, positions, classes)
-    boxes: NDArray  # (pictures, positions, 4): x1, y1, x2, y2 in pixels of what the net sees
+    scores: Any  # NDArray or Symbol: (pictures, positions, classes)
+    boxes: Any  # (pictures, positions, 4): x1, y1, x2, y2 in pixels of what the net sees
 
 
 class BoxCoder(Protocol):
@@ -41,5 +41,8 @@ class BoxCoder(Protocol):
     def losses(self, answer: NDArray, targets: Any) -> Losses:
         """Return the losses of what a net answers."""
 
-    def candidates(self, answer: NDArray) -> Candidates:
-        """Return all boxes that an answer tells."""
+    def constants(self) -> Mapping[str, Array]:
+        """Return the arrays that `candidates` computes with, each with a first axis of one."""
+
+    def candidates(self, F: Any, answer: Any, constants: Mapping[str, Any]) -> Candidates:
+        """Return all boxes that an answer tells; `F` is mx.nd, or mx.sym for a graph that does so."""

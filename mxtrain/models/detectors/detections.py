@@ -9,12 +9,18 @@ from typing import Any
 
 from mxtrain.config.values.sizes import Size
 from mxtrain.data.fields import Array
-from mxtrain.models.detectors.coder import Candidates
+from mxtrain.models.detectors.coder import BoxCoder, Candidates
 from mxtrain.runtime import mx
 
 LEAST_SCORE = 0.01
 MOST_CANDIDATES = 400  # of a picture, the likeliest; those that overlap are suppressed among them
 MOST = 100  # detections of a picture
+
+
+def of_answer(coder: BoxCoder, answer: Any, size: Size) -> Any:
+    """Return what a net's answer to pictures of this size says, as `of_candidates` does."""
+    constants = {name: mx.nd.array(each, ctx=answer.context) for name, each in coder.constants().items()}
+    return of_candidates(coder.candidates(mx.nd, answer, constants), coder.overlap, size)
 
 
 def of_candidates(candidates: Candidates, overlap: float, size: Size) -> Any:

@@ -7,7 +7,7 @@ their weight is the number of anchors that have a box. Hard negatives are those 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple, Sequence
+from typing import Any, ClassVar, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -85,23 +85,26 @@ class SsdCoder:
         }
         return Losses(by_name, float(counts.sum()))
 
-    def candidates(self, answer: NDArray) -> Candidates:
-        logits, shifts = self._split(answer)
-        scores = mx.nd.softmax(logits, axis=2).slice_axis(axis=2, begin=1, end=None)
-        return Candidates(scores, decoded(shifts, mx.nd.array(self.anchors[None], ctx=answer.context)))
+    def constants(self) -> dict[str, Array]:
+        return {"anchors": self.anchors[None]}
 
-    def _split(self, answer: NDArray) -> tuple[Any, Any]:
+    def candidates(self, F: Any, answer: Any, constants: Mapping[str, Any]) -> Candidates:
+        logits, shifts = self._split(answer, F)
+        scores = F.slice_axis(F.softmax(logits, axis=2), axis=2, begin=1, end=None)
+        return Candidates(scores, decoded(F, shifts, constants["anchors"]))
+
+    def _split(self, answer: Any, F: Any = mx.nd) -> tuple[Any, Any]:
         cut = self.num_classes + 1
-        logits: Any = mx.nd.slice_axis(answer, axis=2, begin=0, end=cut)
-        return logits, mx.nd.slice_axis(answer, axis=2, begin=cut, end=None)
+        logits = F.slice_axis(answer, axis=2, begin=0, end=cut)
+        return logits, F.slice_axis(answer, axis=2, begin=cut, end=None)
 
 
-def decoded(shifts: Any, anchors: Any) -> Any:
+def decoded(F: Any, shifts: Any, anchors: Any) -> Any:
     """Return the boxes that anchors (1, n, 4) become by shifts (pictures, n, 4)."""
-    x, y, wide, high = (anchors.slice_axis(axis=2, begin=at, end=at + 1) for at in range(4))
-    moved = [shifts.slice_axis(axis=2, begin=at, end=at + 1) * float(DEVIATIONS[at]) for at in range(4)]
-    centre_x = mx.nd.broadcast_add(mx.nd.broadcast_mul(moved[0], wide), x)
-    centre_y = mx.nd.broadcast_add(mx.nd.broadcast_mul(moved[1], high), y)
-    half_x = mx.nd.broadcast_mul(mx.nd.exp(moved[2]), wide) / 2
-    half_y = mx.nd.broadcast_mul(mx.nd.exp(moved[3]), high) / 2
-    return mx.nd.concat(centre_x - half_x, centre_y - half_y, centre_x + half_x, centre_y + half_y, dim=2)
+    x, y, wide, high = (F.slice_axis(anchors, axis=2, begin=at, end=at + 1) for at in range(4))
+    moved = [F.slice_axis(shifts, axis=2, begin=at, end=at + 1) * float(DEVIATIONS[at]) for at in range(4)]
+    centre_x = F.broadcast_add(F.broadcast_mul(moved[0], wide), x)
+    centre_y = F.broadcast_add(F.broadcast_mul(moved[1], high), y)
+    half_x = F.broadcast_mul(F.exp(moved[2]), wide) / 2
+    half_y = F.broadcast_mul(F.exp(moved[3]), high) / 2
+    return F.concat(centre_x - half_x, centre_y - half_y, centre_x + half_x, centre_y + half_y, dim=2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar, NamedTuple, Sequence
+from typing import Any, ClassVar, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -101,7 +101,8 @@ class YoloCoder:
 
     def _are_right(self, answer: NDArray, of_pictures: Sequence[Array]) -> Any:
         """Return 1 for each answer whose box overlaps a box of its picture enough, else 0."""
-        boxes = self._decoded(answer)
+        constants = {name: mx.nd.array(each, ctx=answer.context) for name, each in self.constants().items()}
+        boxes = _decoded(mx.nd, answer, constants)
         rows = []
         for picture, wanted in zip(boxes, of_pictures):
             if len(wanted):
@@ -111,18 +112,13 @@ class YoloCoder:
                 rows.append(mx.nd.zeros(len(picture), ctx=answer.context))
         return mx.nd.stack(*rows)
 
-    def candidates(self, answer: NDArray) -> Candidates:
-        _, _, objects, logits = _split(answer)
-        scores = mx.nd.broadcast_mul(mx.nd.sigmoid(logits), mx.nd.sigmoid(objects))
-        return Candidates(scores, self._decoded(answer))
+    def constants(self) -> dict[str, Array]:
+        return {name: each[None] for name, each in self._grid()._asdict().items()}
 
-    def _decoded(self, answer: NDArray) -> Any:
-        grid = self._grid()
-        cells, anchors, steps = (mx.nd.array(each[None], ctx=answer.context) for each in grid)
-        raw_centres, raw_stretches, *_ = _split(answer)
-        centres = mx.nd.broadcast_mul(mx.nd.broadcast_add(mx.nd.sigmoid(raw_centres), cells), steps)
-        half = mx.nd.broadcast_mul(mx.nd.exp(raw_stretches), anchors) / 2
-        return mx.nd.concat(centres - half, centres + half, dim=2)
+    def candidates(self, F: Any, answer: Any, constants: Mapping[str, Any]) -> Candidates:
+        _, _, objects, logits = _split(answer, F)
+        scores = F.broadcast_mul(F.sigmoid(logits), F.sigmoid(objects))
+        return Candidates(scores, _decoded(F, answer, constants))
 
     def _grid(self) -> Grid:
         levels = [_grid_of(self.size, step, anchors) for step, anchors in LEVELS]
@@ -156,11 +152,20 @@ def _likeness(anchor: tuple[int, int], wide: float, high: float) -> float:
     return shared / (anchor[0] * anchor[1] + wide * high - shared)
 
 
-def _split(answer: Any) -> tuple[Any, Any, Any, Any]:
+def _decoded(F: Any, answer: Any, constants: Mapping[str, Any]) -> Any:
+    """Return the boxes of all anchors."""
+    raw_centres, raw_stretches, *_ = _split(answer, F)
+    centres = F.broadcast_add(F.sigmoid(raw_centres), constants["cells"])
+    centres = F.broadcast_mul(centres, constants["steps"])
+    half = F.broadcast_mul(F.exp(raw_stretches), constants["anchors"]) / 2
+    return F.concat(centres - half, centres + half, dim=2)
+
+
+def _split(answer: Any, F: Any = mx.nd) -> tuple[Any, Any, Any, Any]:
     """Return the parts of an answer: centres, stretches, whether there is an object, classes."""
     ends = ((0, 2), (2, 4), (4, 5), (5, None))
     centres, stretches, objects, logits = (
-        mx.nd.slice_axis(answer, axis=2, begin=start, end=end) for start, end in ends
+        F.slice_axis(answer, axis=2, begin=start, end=end) for start, end in ends
     )
     return centres, stretches, objects, logits
 

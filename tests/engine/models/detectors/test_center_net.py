@@ -76,7 +76,7 @@ def test_detections_are_those_of_gluoncv() -> None:
     heat = heat.sigmoid()
     peaks = heat * (mx.nd.Pooling(heat, kernel=(3, 3), pad=(1, 1), pool_type="max") == heat)
     classes, scores, boxes = gluoncv("nn.coder").CenterNetDecoder(topk=100)(peaks, sizes, shifts)
-    found = detections.of_candidates(CODER.candidates(answer), CODER.overlap, SIZE).asnumpy()
+    found = detections.of_answer(CODER, answer, SIZE).asnumpy()
     np.testing.assert_array_equal(found[:, :, 0], classes.asnumpy())
     np.testing.assert_allclose(found[:, :, 1], scores.asnumpy(), rtol=1e-5)
     np.testing.assert_allclose(found[:, :, 2:], np.clip(boxes.asnumpy(), 0, cases.SIDE), atol=1e-3)

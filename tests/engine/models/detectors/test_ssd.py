@@ -133,6 +133,6 @@ def test_detections_are_those_of_gluoncv(coder: SsdCoder) -> None:
     )[:, :100].asnumpy()
     is_one = wanted[:, :, :1] >= 0
     wanted[:, :, 2:] = np.where(is_one, np.clip(wanted[:, :, 2:], 0, cases.SIDE), -1)
-    found = detections.of_candidates(coder.candidates(answer), coder.overlap, Size(cases.SIDE, cases.SIDE))
+    found = detections.of_answer(coder, answer, Size(cases.SIDE, cases.SIDE))
     assert is_one.sum() > 100
     np.testing.assert_array_equal(found.asnumpy(), wanted)

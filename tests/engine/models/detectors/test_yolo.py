@@ -72,7 +72,7 @@ def test_detections_are_those_of_gluoncv(nets: tuple[Any, Any]) -> None:
     theirs, ours = nets
     x, coder = picture(5), YoloCoder(SIZE, cases.CLASSES)
     classes, scores, boxes = theirs(x)
-    found = detections.of_candidates(coder.candidates(ours(x)), coder.overlap, SIZE).asnumpy()
+    found = detections.of_answer(coder, ours(x), SIZE).asnumpy()
     wanted = mx.nd.concat(classes, scores, boxes, dim=2).asnumpy()
     is_one = wanted[:, :, :1] >= 0
     wanted[:, :, 2:] = np.where(is_one, np.clip(wanted[:, :, 2:], 0, cases.SIDE), -1)

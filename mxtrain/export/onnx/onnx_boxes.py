@@ -1,0 +1,142 @@
+"""A detector as a file of ONNX that answers with boxes: the net, what its answer says, and suppression inside.
+
+Beside the net's own file (`onnx_export.py`), which answers as the net does. Owns the nodes behind the net, and the
+comparison of their detections with those of the task.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from mxtrain.core.errors import DataError
+from mxtrain.data.fields import Array
+from mxtrain.export import comparison
+from mxtrain.export.inference_graph import InferenceGraph
+from mxtrain.export.onnx import onnx_graph
+from mxtrain.export.real_samples import Batch
+from mxtrain.models.detectors.detections import LEAST_SCORE, MOST, MOST_CANDIDATES
+from mxtrain.runtime import mx
+from mxtrain.tasks.detection import Detection
+
+MODEL = "boxes.onnx"
+COLUMNS = ("picture", "class", "score", "x1", "y1", "x2", "y2")
+TOLERANCE = 1e-4  # of scores, and of places as shares of the picture's longer side
+
+
+def write(
+    graph: InferenceGraph, task: Detection, folder: Path, batch: int | None, metadata: Mapping[str, Any]
+) -> str:
+    """Write the file, and return its name."""
+    onnx = onnx_graph.load("onnx")
+    model = onnx_graph.convert(_with_candidates(graph, task), batch)
+    _suppress(onnx, model, task, graph)
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
+    onnx.helper.set_model_props(model, {**texts, "columns": " ".join(COLUMNS)})
+    (folder / MODEL).write_bytes(model.SerializeToString())
+    try:
+        onnx.checker.check_model(str(folder / MODEL), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise DataError(f"the boxes of the onnx export are not what ONNX allows: {error}") from None
+    return MODEL
+
+
+def _with_candidates(graph: InferenceGraph, task: Detection) -> InferenceGraph:
+    """Return the graph with scores and boxes of all candidates as its outputs."""
+    constants = task.coder.constants()
+    variables = {
+        name: mx.sym.var(f"candidates_{name}", shape=array.shape) for name, array in constants.items()
+    }
+    symbol = mx.sym.Group(list(task.coder.candidates(mx.sym, graph.symbol, variables)))
+    arrays = {f"candidates_{name}": mx.nd.array(array) for name, array in constants.items()}
+    _, shapes, _ = symbol.infer_shape(**graph.shapes_of(1))
+    outputs = {name: shape[1:] for name, shape in zip(symbol.list_outputs(), shapes)}
+    return graph._replace(symbol=symbol, arguments={**graph.arguments, **arrays}, outputs=outputs)
+
+
+def _suppress(onnx: Any, model: Any, task: Detection, graph: InferenceGraph) -> None:
+    """Put suppression behind scores and boxes, and rows of COLUMNS in their place as the one output."""
+    helper, proto = onnx.helper, model.graph
+    scores, boxes = (output.name for output in proto.output)
+    num_all = int(np.prod([each.dim_value for each in proto.output[0].type.tensor_type.shape.dim[1:]]))
+    count = min(MOST_CANDIDATES, num_all)
+
+    def constant(name: str, value: Any, dtype: Any) -> str:
+        proto.initializer.append(onnx.numpy_helper.from_array(np.array(value, dtype), f"boxes/{name}"))
+        return f"boxes/{name}"
+
+    def node(operator: str, name: str, inputs: Sequence[str], **settings: Any) -> str:
+        proto.node.append(helper.make_node(operator, inputs, [f"boxes/{name}"], f"boxes/{name}", **settings))
+        return f"boxes/{name}"
+
+    # Of each picture the likeliest candidates; what is less likely has a score of 0.
+    flat = node("Reshape", "flat", [scores, constant("rows", [0, -1], np.int64)])
+    number = constant("count", [count], np.int64)
+    proto.node.append(
+        helper.make_node("TopK", [flat, number], ["boxes/best", "boxes/places"], "boxes/best", axis=1)
+    )
+    least = node("ReduceMin", "least", ["boxes/best"], axes=[1], keepdims=1)
+    least = node("Unsqueeze", "least_of_each", [least, constant("last", [2], np.int64)])
+    is_likely = node("GreaterOrEqual", "is_likely", [scores, least])
+    likely = node("Where", "likely", [is_likely, scores, constant("nothing", 0, np.float32)])
+    by_class = node("Transpose", "by_class", [likely], perm=[0, 2, 1])
+    limits = [
+        constant("most", [count], np.int64),
+        constant("overlap", [task.coder.overlap], np.float32),
+        constant("least_score", [LEAST_SCORE], np.float32),
+    ]
+    left = node("NonMaxSuppression", "left", [boxes, by_class, *limits])  # picture, class, position
+    where = node("Gather", "where", [left, constant("box_columns", [0, 2], np.int64)], axis=1)
+    chosen = node("GatherND", "chosen", [boxes, where])
+    inside = node("Max", "inside", [chosen, constant("zero", 0, np.float32)])
+    ends = constant("ends", [task.size.width, task.size.height] * 2, np.float32)
+    inside = node("Min", "cut", [inside, ends])
+    score = node("GatherND", "scores", [by_class, left])
+    score = node("Unsqueeze", "score", [score, constant("second", [1], np.int64)])
+    names = node("Gather", "names", [left, constant("name_columns", [0, 1], np.int64)], axis=1)
+    names = node("Cast", "numbers", [names], to=onnx.TensorProto.FLOAT)
+    proto.node.append(
+        helper.make_node("Concat", [names, score, inside], ["detections"], "detections", axis=1)
+    )
+    del proto.output[:]
+    shape = ["detections", len(COLUMNS)]
+    proto.output.append(helper.make_tensor_value_info("detections", onnx.TensorProto.FLOAT, shape))
+
+
+def refuse_other_boxes(
+    folder: Path, task: Detection, net: Any, batches: Sequence[Batch], batch: int | None
+) -> float:
+    """Compare the file's detections with the task's, and return the largest difference; DataError beyond TOLERANCE.
+
+    Differences are of scores, and of places as shares of the picture's longer side.
+    """
+    session = onnx_graph.load("onnxruntime").InferenceSession(
+        str(folder / MODEL), providers=["CPUExecutionProvider"]
+    )
+    largest = 0.0
+    for inputs in batches:
+        answer = mx.nd.array(comparison.answer_of_net(net, inputs)[0])
+        wanted = task.detected(answer).asnumpy()
+        for number, picture in enumerate(wanted):
+            rows = np.arange(number, number + (batch or 1)) % len(wanted)
+            (found,) = session.run(None, {name: array[rows] for name, array in inputs.items()})
+            largest = max(largest, _apart(picture, found[found[:, 0] == 0, 1:], max(task.size)))
+    if largest > TOLERANCE:
+        raise DataError(
+            f"the boxes of the onnx export of --model {task.run.model.model} are not the net's: they differ by "
+            f"{largest:.1e}, and more than {TOLERANCE:g} is refused"
+        )
+    return largest
+
+
+def _apart(wanted: Array, export: Array, side: int) -> float:
+    """Return how far detections of one picture are from those of an export, whose order may be another."""
+    wanted = wanted[wanted[:, 0] >= 0]
+    found = export[np.argsort(-export[:, 1], kind="stable")][:MOST]
+    if len(wanted) != len(found):
+        return np.inf
+    apart = np.abs(wanted[:, None] - found[None]) / np.array([1, 1, side, side, side, side])
+    return float(apart.max(axis=2).min(axis=1).max()) if len(wanted) else 0.0
