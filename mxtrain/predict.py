@@ -16,7 +16,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Iterable, NoReturn, Sequence, cast
 
-from mxtrain.config.components import choices
+from mxtrain.config.components import choices, tasks
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.data import input_files
@@ -41,7 +41,7 @@ def predict(
     prompts: Sequence[str] | None = None,
     sampling: SamplingOptions | None = None,
     top: int | None = None,
-    threshold: float = 0.5,
+    threshold: float | None = None,
     embed: bool = False,
     mistakes: int | None = None,
     target: str | None = None,
@@ -62,7 +62,8 @@ def predict(
             `text`, `num_tokens`, and whether the document `has_ended`.
         sampling: how much it writes, and how tokens are drawn, as in SamplingOptions(max_tokens=50, temperature=0.8).
         top: how many classes each answer names; all when left out.
-        threshold: of several labels a picture, those are `present` whose probability is above it.
+        threshold: of several labels a picture, those are `present` whose probability is above it, and of boxes those
+            are told whose score is; 0.5 when left out.
         embed: True for `{"features": array}` in the place of answers, what the last layer takes, float32.
         mistakes: how many of the worst mistakes to return in the place of answers, the largest loss first. Inputs are
             then samples with labels: a folder with a folder for each class, or what `evaluate` takes as `val`; the
@@ -154,6 +155,7 @@ def command(argv: Sequence[str] | None = None) -> None:
         text_generation.language_model(opened.task, options.run)
     else:
         predictors.check_predicts(opened.task, of_mistakes)
+    predict_flags.check_boxes(options, tasks.defaults_of(opened.run.model.task).has_boxes)
     options.inputs += _texts(options, opened.task)
     tell = _write_on if options.prompt else printing.mistakes if of_mistakes else printing.print_predictions
     with predictors.open_predictor(

@@ -142,7 +142,9 @@ def _plain(task: Task, source: object) -> Iterator[Input]:
         if len(samples) > 1:
             yield Input(name, functools.partial(_inputs_of_part, task, name, sample), is_part=True)
         else:
-            yield Input(name, functools.partial(inputs_of, task, sample))
+            path = task.path_of(sample) if task.is_of_pictures else None
+            picture = None if path is None else functools.partial(regular_files.read, os.fspath(path))
+            yield Input(name, functools.partial(inputs_of, task, sample), picture=picture)
 
 
 def _inputs_of_part(task: Task, name: str, sample: object) -> Mapping[str, Any]:

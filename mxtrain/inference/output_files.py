@@ -19,7 +19,7 @@ import numpy as np
 
 from mxtrain.core import durable
 from mxtrain.core.errors import UsageError
-from mxtrain.inference.row_formats import FORMATS, Row, shown_name
+from mxtrain.inference.row_formats import AROUND, FORMATS, Row, shown_name
 
 Write = Callable[[str, Mapping[str, Any]], None]  # an answer, after the name of its input
 OF_FEATURES = ("npz", "npy")
@@ -52,7 +52,10 @@ def opened(out: Path | None, format: str, row: Row | None) -> Iterator[Write]:
     """Yield the function that writes answers, to stdout where `out` is None; `row` makes text of them."""
     if out is None:
         assert row is not None and format in FORMATS
+        begin, end = AROUND.get(format, ("", ""))
+        print(begin, end="")
         yield _to_stdout(row)
+        print(end, end="", flush=True)
         return
     with durable.whole_file(out) as file:
         if row is None:
@@ -60,7 +63,10 @@ def opened(out: Path | None, format: str, row: Row | None) -> Iterator[Write]:
                 yield write
         else:
             text = io.TextIOWrapper(file, "utf-8", newline="")
+            begin, end = AROUND.get(format, ("", ""))
+            text.write(begin)
             yield lambda name, shown: _put(text, row(name, shown))
+            text.write(end)
             text.flush()
             text.detach()
 

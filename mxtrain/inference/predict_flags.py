@@ -18,7 +18,7 @@ from mxtrain.inference import trained_run
 from mxtrain.inference.predictor import PredictOptions
 from mxtrain.inference.text_generation import SamplingOptions
 
-FORMATS = ("table", "lines", "jsonl", "csv", "npz", "npy")
+FORMATS = ("table", "lines", "jsonl", "csv", "coco", "npz", "npy")
 
 
 def parser() -> Parser:
@@ -42,8 +42,11 @@ def parser() -> Parser:
         help="a text itself, for a net that classifies texts or words; may be repeated; - reads one a line from stdin",
     )
     flags.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
-    of_several = "of several labels a picture, those above this probability are named"
-    flags.add_argument("--threshold", type=float, default=0.5, help=of_several)
+    of_several = (
+        "of several labels a picture, those above this probability are named, and of boxes those above this score: 0.5 "
+        "when left out, with --format coco 0"
+    )
+    flags.add_argument("--threshold", type=float, help=of_several)
     formats = "table on a terminal and lines elsewhere when left out, or what the name of --out ends in"
     flags.add_argument("--format", choices=FORMATS, help=formats)
     flags.add_argument(
@@ -54,6 +57,9 @@ def parser() -> Parser:
     of_labels = (
         "the worst mistakes among labelled samples: a .rec, a table with its targets, a folder of class folders, or "
         "the run's own --val"
+    )
+    flags.add_argument(
+        "--draw", type=Path, metavar="FOLDER", help="write pictures there, with the boxes that are detected"
     )
     flags.add_argument("--mistakes", type=int, metavar="N", help=of_labels)
     of_table = "of a table with --mistakes: the columns that are to be predicted, joined by commas"
@@ -129,14 +135,29 @@ def _problem(word: Path) -> str | None:
     return regular_files.problem(word)
 
 
+def check_boxes(options: argparse.Namespace, has_boxes: bool) -> None:
+    """Refuse what is of boxes alone for a net that detects none, or beside what is no detection."""
+    flag = f"--draw {options.draw}" if options.draw else "--format coco" if options.format == "coco" else ""
+    if not flag:
+        return
+    if not has_boxes:
+        raise UsageError(f"{flag}: is for boxes, and the run's task is not detection; leave it out")
+    for other in ("embed", "mistakes"):
+        if getattr(options, other):
+            raise UsageError(
+                f"{flag}: is for detections, and --{other} asks for others; leave one of them out"
+            )
+
+
 def check_outputs(options: argparse.Namespace) -> None:
     """Refuse to write over an input, and among files that are there already."""
-    out, folder = options.out, options.mistakes_out
+    out = options.out
     for word in options.inputs:
         outputs.refuse_input("--out", out, word)  # what else is read is compared when it is opened
     if input_files.LISTED in (*map(str, options.inputs), *options.text):
         outputs.refuse_input("--out", out, input_files.stdin())
-    if folder and folder.exists() and not folder.is_dir():
-        raise UsageError(f"--mistakes-out {folder}: is a file; give a folder")
-    if folder and folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"--mistakes-out {folder}: holds files already; give a new folder, or an empty one")
+    for flag, folder in (("--mistakes-out", options.mistakes_out), ("--draw", options.draw)):
+        if folder and folder.exists() and not folder.is_dir():
+            raise UsageError(f"{flag} {folder}: is a file; give a folder")
+        if folder and folder.exists() and any(folder.iterdir()):
+            raise UsageError(f"{flag} {folder}: holds files already; give a new folder, or an empty one")

@@ -24,11 +24,14 @@ if TYPE_CHECKING:  # which load mxnet
     from mxtrain.tasks.task import Task
 
 
+USUAL_THRESHOLD = 0.5
+
+
 class PredictOptions(NamedTuple):
     """The question that is put to a net, and how much is told of each answer, by the flags of these names."""
 
     top: int | None = None  # None: of all classes
-    threshold: float = 0.5
+    threshold: float | None = None  # None: USUAL_THRESHOLD
     embed: bool = False
     mistakes: int | None = None
     prompt: Sequence[str] | None = None
@@ -38,7 +41,7 @@ class PredictOptions(NamedTuple):
         """Refuse, with a UsageError, numbers out of range, and questions that do not go together."""
         if self.top is not None and self.top < 1:
             raise UsageError(f"--top {self.top}: give 1 or more")
-        if not 0 <= self.threshold <= 1:
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise UsageError(f"--threshold {self.threshold:g}: give a probability from 0 to 1")
         if self.mistakes is not None and self.mistakes < 1:
             raise UsageError(f"--mistakes {self.mistakes}: give 1 or more")
@@ -135,8 +138,11 @@ def open_predictor(run: OpenedRun, devices: str, hold: str = choices.HOLD_ALL) -
         yield Predictor(run.task, net, contexts[0])
 
 
-def cut(shown: dict[str, Any], top: int | None, threshold: float) -> dict[str, Any]:
+def cut(shown: dict[str, Any], top: int | None, threshold: float | None) -> dict[str, Any]:
     """Return an answer with its likeliest classes alone, where it has some: so many, or those above the threshold."""
+    threshold = USUAL_THRESHOLD if threshold is None else threshold
+    if "detections" in shown:
+        return {**shown, "detections": [each for each in shown["detections"] if each["score"] > threshold]}
     if "present" in shown:
         present = [name for name, share in shown["probabilities"].items() if share > threshold]
         return {**shown, "present": sorted(present, key=shown["probabilities"].get, reverse=True)}

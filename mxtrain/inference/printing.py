@@ -21,22 +21,28 @@ PROGRAM = "mxtrain.predict"
 
 def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None:
     """Print answers, or write them into a file, and what cannot be answered."""
-    from mxtrain.inference import output_files, row_formats
+    from mxtrain.inference import box_outputs, output_files, row_formats
     from mxtrain.inference.input_samples import Inputs
     from mxtrain.tasks import registry as tasks
 
     format = output_files.format_of("jsonl" if options.json else options.format, options.out, options.embed)
-    width = max(map(len, predictor.task.description.get("class_names", ())), default=0)
+    class_names = predictor.task.description.get("class_names", ())
     row_format = row_formats.RowFormat(
-        predictor.noun, tasks.prediction_of(predictor.task).in_words, min(width, row_formats.WIDEST)
+        predictor.noun, tasks.prediction_of(predictor.task).in_words, class_names
     )
     row = None if format in output_files.OF_FEATURES else row_formats.row_of(format, row_format)
     inputs, num_bad, num = Inputs(predictor.task, options.inputs, options.out), 0, 0
+    question = predict_flags.options_of(options)
+    if format == "coco" and question.threshold is None:
+        question = question._replace(threshold=0.0)  # average precision is made of all
+    pictures = box_outputs.DrawnPictures(options.draw, class_names) if options.draw else None
     with output_files.opened(options.out, format, row) as write:
-        for sample, shown in predictor.predict(inputs, predict_flags.options_of(options)):
+        for sample, shown in predictor.predict(inputs, question):
             num += 1
             if not isinstance(shown, DataError):
                 write(sample.name, shown)
+                if pictures and sample.picture:
+                    pictures.write(sample.name, sample.picture, shown)
                 continue
             if len(options.inputs) == 1 and not sample.is_part:
                 raise shown

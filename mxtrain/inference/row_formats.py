@@ -9,20 +9,23 @@ import base64
 import csv
 import io
 import os
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import UsageError
+from mxtrain.inference import box_outputs
 from mxtrain.report.sinks import json_lines
 
 # From the name of an input and the answer to it to a row of text, which ends its line.
 Row = Callable[[str, Mapping[str, Any]], str]
 Words = Callable[[Mapping[str, Any]], str]
-FORMATS = ("lines", "table", "jsonl", "csv")
+FORMATS = ("lines", "table", "jsonl", "csv", "coco")
+AROUND = {"coco": ("[\n", "\n]\n")}  # before and behind all rows of a format
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which spreadsheets begin what they compute
 WIDEST = 28
+SEPARATOR = ",\n"
 _MOST_COLUMNS = 12  # of a table
 
 
@@ -31,12 +34,17 @@ class RowFormat(NamedTuple):
 
     noun: str
     in_words: Words
-    class_width: int = 0  # of the longest name of a class
+    class_names: Sequence[str] = ()
+
+    @property
+    def class_width(self) -> int:
+        """The width of the longest name of a class."""
+        return min(max(map(len, self.class_names), default=0), WIDEST)
 
 
 def row_of(name: str, row_format: RowFormat) -> Row:
     """Return the function of a format; a header is part of its first row."""
-    return {"lines": _lines, "table": _table, "jsonl": _jsonl, "csv": _csv}[name](row_format)
+    return {"lines": _lines, "table": _table, "jsonl": _jsonl, "csv": _csv, "coco": _coco}[name](row_format)
 
 
 def shown_name(name: str) -> str:
@@ -67,19 +75,36 @@ def _csv(row_format: RowFormat) -> Row:
     columns: list[str] = []
 
     def row(name: str, shown: Mapping[str, Any]) -> str:
-        values = {row_format.noun: shown_name(name), **cells(shown)}
         lines = io.StringIO()
         writer = csv.writer(lines, lineterminator="\n")
-        if not columns:
-            columns.extend(values)
-            writer.writerow(map(_harmless, columns))
-        other = next((column for column in values if column not in columns), None)
-        if other is not None:
-            raise UsageError(
-                f"--format csv: {in_line(name)} has {other}, and answers before had not; give jsonl"
-            )
-        writer.writerow(_harmless(values.get(column, "")) for column in columns)
+        for own in box_outputs.csv_rows(shown) if "detections" in shown else [cells(shown)]:
+            values = {row_format.noun: shown_name(name), **own}
+            if not columns:
+                columns.extend(values)
+                writer.writerow(map(_harmless, columns))
+            other = next((column for column in values if column not in columns), None)
+            if other is not None:
+                raise UsageError(
+                    f"--format csv: {in_line(name)} has {other}, and answers before had not; give jsonl"
+                )
+            writer.writerow(_harmless(values.get(column, "")) for column in columns)
         return lines.getvalue()
+
+    return row
+
+
+def _coco(row_format: RowFormat) -> Row:
+    separator = ""
+
+    def row(name: str, shown: Mapping[str, Any]) -> str:
+        nonlocal separator
+        rows = box_outputs.coco_rows(shown_name(name), shown, row_format.class_names)
+        text = "".join(
+            f"{separator if not number else SEPARATOR}{json_lines.text(each, _plain)}"
+            for number, each in enumerate(rows)
+        )
+        separator = SEPARATOR if rows else separator
+        return text
 
     return row
 

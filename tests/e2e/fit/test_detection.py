@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,29 @@ def test_boxes_of_some_pictures_are_learnt(shapes: Path, tmp_path: Path, command
     assert done.returncode == 0, done.stderr
     judged = [each for each in records(tmp_path) if each["kind"] == "eval"]
     assert max(each["val_map_50"] for each in judged) > 0.9 > judged[0]["val_map_50"]
+
+    line = [
+        tmp_path,
+        shapes,
+        "--format",
+        "coco",
+        "--out",
+        tmp_path / "out.json",
+        "--draw",
+        tmp_path / "drawn",
+    ]
+    done = command("mxtrain.predict", *line)
+    assert done.returncode == 0, done.stderr
+    likely = [each for each in json.loads((tmp_path / "out.json").read_text()) if each["score"] > 0.5]
+    truth = open_records(shapes)
+    right = 0
+    for each in likely:
+        rows = box_labels.boxes_of(truth.read(each["image_id"]).label, boxed_shapes.SIZE, boxed_shapes.SIZE)
+        x, y, wide, high = each["bbox"]
+        apart = np.abs(rows[:, :4] - [x, y, x + wide, y + high]).max(axis=1)
+        right += (apart[rows[:, 4] == each["category_id"] - 1] < 20).any()
+    assert right > 10  # of the half that it has learnt
+    assert len(list((tmp_path / "drawn").iterdir())) == len(truth)
 
 
 def test_devices_change_no_bit(shapes: Path, tmp_path: Path, command: Command) -> None:

@@ -19,7 +19,9 @@ from mxtrain.inference.row_formats import RowFormat
 from mxtrain.tasks.targets import several_labels
 
 CLASSES = {"classes": [{"class": "=SUM(A1)", "probability": 0.75}, {"class": 'a "b"', "probability": 0.25}]}
-ROW_FORMAT = RowFormat("image", lambda shown: ", ".join(str(each["class"]) for each in shown["classes"]), 8)
+ROW_FORMAT = RowFormat(
+    "image", lambda shown: ", ".join(str(each["class"]) for each in shown["classes"]), ("x" * 8,)
+)
 ODD = ['a,"b".png', "two\nlines.png", "=cmd|' /C calc'!A0", "+1", "-1.png", "@x", "ü 東京.png"]
 
 
@@ -50,7 +52,7 @@ def test_a_csv_refuses_an_answer_that_has_no_place_in_it() -> None:
 
 def test_names_that_are_no_utf8_are_told_exactly() -> None:
     raw = b"caf\xe9\xff.png"
-    for format in row_formats.FORMATS:
+    for format in (each for each in row_formats.FORMATS if each != "coco"):  # which is for boxes
         text = rows(format, (os.fsdecode(raw), CLASSES)).encode().decode()
         assert ("caf\\xe9\\xff.png" in text) == (format != "jsonl")
     found = json.loads(rows("jsonl", (os.fsdecode(raw), CLASSES)))
