@@ -86,10 +86,10 @@ def make(
             if options.to == "onnx":
                 files = onnx_export.write(graph, aside, options.fixed_batch, metadata, options.is_held)
                 if isinstance(task, Detection) and not options.is_held:
-                    files.append(onnx_boxes.write(graph, task, aside, options.fixed_batch, metadata))
-                    metadata["boxes_apart"] = onnx_boxes.refuse_other_boxes(
-                        aside, task, compared_net, batches, options.fixed_batch
-                    )
+                    pair = compared_net, of_some_sizes(batches)
+                    apart = onnx_boxes.write(graph, task, *pair, aside, options.fixed_batch, metadata)
+                    metadata["boxes_apart"] = apart
+                    files.append(onnx_boxes.MODEL)
                 answer = onnx_export.answers(aside, options.fixed_batch, options.is_held)
             else:
                 if options.to == "int8":

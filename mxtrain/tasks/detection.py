@@ -87,7 +87,7 @@ class Detection(Task, TaskPrediction):
     def build_net(self) -> Block:
         from mxtrain.models.detectors import detectors
 
-        detectors.check_size(self.run.model.model, self.size)
+        detectors.check(self.run.model.model, self.size, self.run.layout.devices)
         return detectors.build(self.run.model.model, len(self.class_names))
 
     def training_forward(self, teacher: Block | None) -> DetectionForward:

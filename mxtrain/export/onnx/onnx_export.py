@@ -85,12 +85,17 @@ def answers(folder: Path, batch: int | None, is_held: bool = False) -> Answer:
 
     If `is_held` it reads weights beside the file where they lie, which is slower.
     """
+    return answer_of(str(folder / MODEL), batch, is_held)
+
+
+def answer_of(model: str | bytes, batch: int | None, is_held: bool = False) -> Answer:
+    """Return the same function of a file by its path, or of what it holds."""
     runtime = load("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors: its advice is for who has written the graph
     if is_held:  # or it would hold weights in an order of its own
         options.add_session_config_entry("session.disable_prepacking", "1")
-    session = runtime.InferenceSession(str(folder / MODEL), options, providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
     def answer(inputs: Batch) -> list[Array]:
         count = len(next(iter(inputs.values())))

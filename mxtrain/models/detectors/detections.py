@@ -19,8 +19,13 @@ MOST = 100  # detections of a picture
 
 def of_answer(coder: BoxCoder, answer: Any, size: Size) -> Any:
     """Return what a net's answer to pictures of this size says, as `of_candidates` does."""
+    return of_candidates(candidates_of(coder, answer), coder.overlap, size)
+
+
+def candidates_of(coder: BoxCoder, answer: Any) -> Candidates:
+    """Return all boxes that a net's answer tells."""
     constants = {name: mx.nd.array(each, ctx=answer.context) for name, each in coder.constants().items()}
-    return of_candidates(coder.candidates(mx.nd, answer, constants), coder.overlap, size)
+    return coder.candidates(mx.nd, answer, constants)
 
 
 def of_candidates(candidates: Candidates, overlap: float, size: Size) -> Any:

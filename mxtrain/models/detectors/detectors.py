@@ -50,6 +50,11 @@ def coder(name: str, num_classes: int, size: Size) -> BoxCoder:
     return SsdCoder(ssd_anchors.anchors(name, cells, size), num_classes)
 
 
-def check_size(name: str, size: Size) -> None:
-    """Refuse pictures of a size that the detector called `name` does not take, with a UsageError."""
+def check(name: str, size: Size, devices: str) -> None:
+    """Refuse pictures of a size, or devices, that the detector called `name` does not take, with a UsageError."""
+    if "dcnv2" in name and devices.startswith("cpu"):
+        raise UsageError(
+            f"--model {name}: MXNet 1.9.1 computes its deformable convolutions on GPUs alone; give --devices gpu, or "
+            f"{name.replace('_dcnv2', '')}"
+        )
     coder(name, 1, size)

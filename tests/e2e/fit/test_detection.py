@@ -120,6 +120,10 @@ def test_what_would_give_a_map_of_0_is_refused(
             "is too small for --model ssd_300_vgg16_atrous_voc",
         ),
         ("--image-size 90 --model center_net_resnet18_v1b_voc", "takes multiples of 32"),
+        (
+            "--image-size 96 --model center_net_dla34_dcnv2_voc",
+            "on GPUs alone; give --devices gpu, or center_net_dla34",
+        ),
         ("--mixup 0.2", "--mixup"),
     ],
 )
