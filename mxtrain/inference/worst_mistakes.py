@@ -148,6 +148,14 @@ def _named(task: Task, result: Mapping[str, Any]) -> dict[str, Any]:
     names = task.description.get("class_names")
     if not names or not result:
         return dict(result)
+    if "detections" in result:
+        return {
+            **result,
+            **{
+                key: [[names[number], *others] for number, *others in result[key]]
+                for key in ("boxes", "detections")
+            },
+        }
     if "label_probability" in result:
         return {**result, **{each: names[result[each]] for each in ("label", "predicted")}}
     if "labels" in result:

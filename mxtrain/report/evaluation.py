@@ -20,6 +20,7 @@ MOST_CLASSES, MOST_SHOWN = 30, 20  # of more classes than the former as many as 
 MOST_PAIRS, MOST_SAMPLES = 10, 5
 MATRIX_CLASSES = 12  # in a matrix that fits a terminal
 LONGEST_NAME = 24
+SCORED = 6  # numbers of a detection: class, score and corners
 BAR = 30  # columns
 
 
@@ -187,6 +188,8 @@ def _worst(samples: Sequence[Record], names: Sequence[str]) -> list[str]:
 
 def _describe(sample: Record, names: Sequence[str]) -> str:
     """Return what the task says of a sample (docs/records.md), in words."""
+    if "detections" in sample:
+        return f"has {boxes_in_words(sample['boxes'], names)}; detected {boxes_in_words(sample['detections'], names)}"
     if "label_probability" in sample:
         answer, sure = names[sample["predicted"]], sample["probability"]
         if sample["predicted"] == sample["label"]:
@@ -208,6 +211,16 @@ def _describe(sample: Record, names: Sequence[str]) -> str:
         return f"{sample['words']} words; {', '.join(wrong)}" if wrong else f"{sample['words']} words"
     others = {key: value for key, value in sample.items() if key not in ("sample", "loss", "where")}
     return ", ".join(f"{key} {_plain(value)}" for key, value in others.items())
+
+
+def boxes_in_words(rows: Sequence[Sequence[float]], names: Sequence[str]) -> str:
+    """Return boxes, or detections with their scores (docs/records.md), as the names of their classes."""
+    words = [
+        f"{names[int(row[0])] if row[0] < len(names) else f'class {row[0]}'}"
+        + (f" {row[1]:.2f}" if len(row) == SCORED else "")
+        for row in rows
+    ]
+    return ", ".join(words) or "nothing"
 
 
 def _plain(value: Any) -> str:

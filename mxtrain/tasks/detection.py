@@ -15,9 +15,10 @@ import numpy as np
 from mxtrain.config import Run
 from mxtrain.config.components import nets as net_names
 from mxtrain.config.values import sizes
+from mxtrain.core import plain_text
 from mxtrain.data import image_fields, input_files
 from mxtrain.data.augment import normalization
-from mxtrain.data.boxes import box_checks, box_fields
+from mxtrain.data.boxes import box_checks, box_drawing, box_fields
 from mxtrain.data.boxes.box_fields import BoxReader
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset, Record
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from mxtrain.models.detectors.coder import BoxCoder
     from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
 
-WORST_SHOWN = 5  # detections of a sample that an evaluation tells
+WORST_SHOWN, WORST_BOXES = 5, 50  # detections and boxes of a sample that an evaluation tells
 
 
 class Detection(Task, TaskPrediction):
@@ -69,6 +70,18 @@ class Detection(Task, TaskPrediction):
 
     def reader(self, is_training: bool) -> BoxReader:
         return box_fields.reader_of(self.run, self.description, len(self.class_names), is_training)
+
+    def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
+        """Return the pictures as the net sees them, with their boxes drawn."""
+        normalisation = normalization.of_description(self.run.data, self.description)
+        seen = []
+        for pixels, boxes in zip(image_fields.restored(arrays["data"], normalisation), arrays["boxes"]):
+            boxes = boxes[boxes[:, 4] >= 0]
+            numbers = boxes[:, 4].astype(int).tolist()
+            names = [self.class_names[number] for number in numbers]
+            drawn = box_drawing.drawn(pixels, boxes[:, :4], numbers, names)
+            seen.append((plain_text.listed(list(dict.fromkeys(names))) or "no box", drawn))
+        return seen
 
     @classmethod
     def record_of(cls, key: int, item: object, user: str) -> Record:
@@ -108,11 +121,24 @@ class Detection(Task, TaskPrediction):
         return Score("map")
 
     def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
-        """Return how many boxes the sample has, and the likeliest detections."""
+        """Return the sample's boxes, and its likeliest detections, in pixels of the original picture.
+
+        A box is a list of its class and four numbers, a detection has its score behind the class.
+        """
         if output is None:
             return {}
-        shown = self._shown(output)["detections"][:WORST_SHOWN]
-        return {"boxes": int((arrays["boxes"][:, 4] >= 0).sum()), "detections": shown}
+        offsets, factors = box_fields.in_originals(arrays["size"][None], box_fields.transform_of(self.run))
+        boxes, detections = arrays["boxes"], output[output[:, 0] >= 0][:WORST_SHOWN].astype(np.float64)
+        boxes = boxes[boxes[:, 4] >= 0][:WORST_BOXES].astype(np.float64)
+        own, other = (
+            ((each - offsets) * factors).round(1).tolist() for each in (boxes[:, :4], detections[:, 2:])
+        )
+        return {
+            "boxes": [[int(row[4]), *corners] for row, corners in zip(boxes, own)],
+            "detections": [
+                [int(row[0]), round(float(row[1]), 4), *corners] for row, corners in zip(detections, other)
+            ],
+        }
 
     def inputs_of(self, source: object) -> dict[str, Any]:
         return box_fields.input_of(source, self.run, self.description)

@@ -8,16 +8,18 @@ function classes(run) {
     "Classes, those with the lowest recall first",
     [
       {title: "class", value: row => name(row[0])},
-      {title: "samples", number: true, value: row => row[1], show: row => format(row[1])},
+      {title: found.boxes ? "boxes" : "samples", number: true, value: row => row[1], show: row => format(row[1])},
+      found.boxes && {title: "average precision", number: true, value: row => row[4], show: row => percent(row[4])},
       {title: "precision", number: true, value: row => row[2], show: row => percent(row[2])},
       {title: "recall", number: true, value: row => row[3], show: row => percent(row[3])},
-    ],
+    ].filter(Boolean),
     found.rows,
     true,
   );
   const parts = [];
   if (found.matrix) parts.push(matrix(found));
   if (found.bins.length) parts.push(calibration(found));
+  if (found.boxes) parts.push(precisionOverRecall(found));
   const pairs =
     found.matrix &&
     table(
@@ -33,7 +35,8 @@ function classes(run) {
   return section(
     "classes",
     "Classes",
-    `evaluation of step ${format(found.step)}`,
+    `evaluation of step ${format(found.step)}` +
+      (found.boxes ? `; precision and recall of detections that score ${format(found.boxes.least_score)} or more` : ""),
     el(
       "div",
       {class: "grid"},
@@ -118,6 +121,45 @@ function matrix(found) {
       }
       return {traces, layout: layoutOf({...axis, tickangle: -60}, {...axis, autorange: "reversed"})};
     },
+    {height: 420},
+  );
+}
+
+function precisionOverRecall(found) {
+  const {recalls, mean, classes: chosen, of: all} = found.boxes;
+  const told =
+    chosen.length < all
+      ? `the mean of ${all} classes, and the ${chosen.length} with the lowest average precision; overlaps from a half on`
+      : "of each class and their mean; overlaps from a half on";
+  const tints = colors("--series");
+  return figure(
+    "Precision over recall",
+    told,
+    () => ({
+      traces: [
+        ...chosen.map((each, i) => ({
+          type: "scatter",
+          mode: "lines",
+          name: plain(found.names[each.class]),
+          x: recalls,
+          y: each.y,
+          line: {color: tints[(i + 1) % tints.length], width: 1.2},
+        })),
+        {
+          type: "scatter",
+          mode: "lines",
+          name: "mean",
+          x: recalls,
+          y: mean,
+          line: {color: color("--accent"), width: 2.5},
+        },
+      ],
+      layout: layoutOf(
+        {title: "recall: boxes that are detected", tickformat: ".0%", range: [0, 1.03]},
+        {automargin: true, title: "precision: detections that are right", tickformat: ".0%", range: [0, 1.06]},
+        {showlegend: true},
+      ),
+    }),
     {height: 420},
   );
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Callable, Iterator, Sequence
 
 from mxtrain.report import history
-from mxtrain.report.diagnosis import data, layers, learning, rate, speed, stability, workers
+from mxtrain.report.diagnosis import data, detection, layers, learning, rate, speed, stability, workers
 from mxtrain.report.diagnosis.finding import Finding
 from mxtrain.report.history import History
 
@@ -32,6 +32,7 @@ CHECKS: tuple[Callable[[History], Finding | None], ...] = (
     rate.rate_too_high,
     rate.rate_too_low,
     learning.nothing_learnt,
+    detection.not_found,
     learning.overfitting,
     learning.underfitting,
     data.label_noise,
@@ -50,13 +51,14 @@ CHECKS: tuple[Callable[[History], Finding | None], ...] = (
 # What is the cause of others makes them needless: their advice would be the same, or wrong.
 EXPLAINS = {
     "diverging": {"learning-rate-too-high", "nothing-learnt", "underfitting", "overfitting", "skipped-steps",
-                  "dead-activations", "class-imbalance"},
+                  "dead-activations", "class-imbalance", "boxes-not-found"},
     "exploding-gradients": {"diverging", "nothing-learnt", "underfitting"},
     "vanishing-gradients": {"learning-rate-too-low", "nothing-learnt", "underfitting", "class-imbalance"},
     "dead-activations": {"nothing-learnt", "underfitting", "class-imbalance"},
     "learning-rate-too-high": {"nothing-learnt", "underfitting", "class-imbalance"},
     "learning-rate-too-low": {"nothing-learnt", "underfitting", "class-imbalance"},
-    "nothing-learnt": {"underfitting", "class-imbalance"},
+    "nothing-learnt": {"underfitting", "class-imbalance", "boxes-not-found"},
+    "boxes-not-found": {"underfitting", "class-imbalance"},
     "data-bound": {"gpu-idle"},
     "comm-bound": {"gpu-idle"},
     "straggler": {"comm-bound"},

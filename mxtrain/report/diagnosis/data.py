@@ -46,7 +46,9 @@ def imbalance(history: History) -> Finding | None:
         f"{support.sum():.0f} samples; by their place in the class list, with their samples: {classes}.",
         f"Of their samples {percent(of_rare)} are found, of the others {percent(of_others)}.",
     )
-    if (
+    if reports[-1].get("has_background"):
+        advice = "more pictures that show them, or the same ones more often in --train"
+    elif (
         setting(history, "sampling", "once") == "balanced"
         or setting(history, "class_weights", "none") != "none"
     ):

@@ -179,6 +179,8 @@ def label_entropy(history: History) -> float:
     is_plain = is_plain and setting(history, "class_weights", "none") == "none"
     if not reports or not is_plain or setting(history, "task", "classification") == "multilabel":
         return float("nan")
+    if reports[-1].get("has_background"):  # boxes: their loss is no cross entropy of classes alone
+        return float("nan")
     support = np.array([as_number(each) for each in reports[-1].get("support") or []], np.float64)
     if not len(support) or not np.nansum(support) > 0:
         return float("nan")

@@ -14,7 +14,9 @@ from typing import Any
 from mxtrain.config.components import tasks
 from mxtrain.config.components.import_path import is_import_path
 from mxtrain.core.errors import Stop
+from mxtrain.report.evaluation import boxes_in_words
 from mxtrain.report.history import History
+from mxtrain.report.page.curves import is_number
 
 SIDE = 128  # pixels of a picture's longer side
 QUALITY = 85
@@ -22,6 +24,8 @@ MOST_CHARACTERS = 400  # of a text
 MOST_AUGMENTED = 32
 # What the page has words of its own for.
 RESULT_FIELDS = ("label", "predicted", "probability", "label_probability")
+BOX_FIELDS = ("boxes", "detections")
+GREEN, RED = (40, 220, 60), (255, 60, 40)  # of boxes, and of detections
 
 
 def worst_samples(history: History, class_names: list[str], tokenizer: str = "") -> dict[str, Any] | None:
@@ -39,6 +43,7 @@ def worst_samples(history: History, class_names: list[str], tokenizer: str = "")
     shown, problem = _shown(
         *(_judged_set(config), task, tokenizer, window if isinstance(window, int) else 0),
         tuple(each["sample"] for each in samples),
+        tuple(tuple(_rows(each, key) for key in BOX_FIELDS) for each in samples),
     )
     return {
         "step": records[-1]["step"],
@@ -50,7 +55,9 @@ def worst_samples(history: History, class_names: list[str], tokenizer: str = "")
                 "predicted": _class_name(each.get("predicted"), class_names),
                 **{key: each.get(key) for key in ("probability", "label_probability")},
                 "told": [
-                    [key, _in_words(value, class_names)]
+                    [key, boxes_in_words(_rows(each, key), class_names)]
+                    if key in BOX_FIELDS and isinstance(value, list)
+                    else [key, _in_words(value, class_names)]
                     for key, value in each.items()
                     if key not in ("sample", "loss", *RESULT_FIELDS)
                 ],
@@ -60,6 +67,15 @@ def worst_samples(history: History, class_names: list[str], tokenizer: str = "")
     }
 
 
+def _rows(sample: dict[str, Any], key: str) -> tuple[tuple[float, ...], ...]:
+    """Return the boxes or the detections of a sample, as docs/records.md has them."""
+    rows = sample.get(key)
+    rows = rows if isinstance(rows, list) else []
+    return tuple(
+        tuple(row) for row in rows if isinstance(row, list) and len(row) >= 5 and all(map(is_number, row))
+    )
+
+
 def _judged_set(config: dict[str, Any]) -> str:
     """Return the data set that evaluations judge: with --overfit it is what is learnt."""
     return str(config.get("train" if config.get("overfit") else "val") or "")
@@ -67,9 +83,12 @@ def _judged_set(config: dict[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=16)  # a live page asks again and again for the same
 def _shown(
-    val: str, task: str, tokenizer: str, window: int, positions: tuple[int, ...]
+    val: str, task: str, tokenizer: str, window: int, positions: tuple[int, ...], boxes: tuple[Any, ...]
 ) -> tuple[dict[int, dict[str, str]], str]:
-    """Return what is shown of the samples at these positions, and one sentence where that is nothing."""
+    """Return what is shown of the samples at these positions, and one sentence where that is nothing.
+
+    `boxes` has the boxes and the detections of each, which are drawn on pictures.
+    """
     samples = tasks.defaults_of(task).samples
     if not val or samples not in (tasks.PICTURES, tasks.TEXTS, tasks.WINDOWS):
         return {}, ""
@@ -80,30 +99,33 @@ def _shown(
         )
     try:
         if samples == tasks.PICTURES:
-            return _pictures(val, positions), ""
+            return _pictures(val, positions, boxes), ""
         return _texts(val, samples, tokenizer, window, positions), ""
     except (Stop, OSError, ValueError, ImportError) as error:
         return {}, f"The samples cannot be shown: {' '.join(str(error).split())}"
 
 
-def _pictures(val: str, positions: tuple[int, ...]) -> dict[int, dict[str, str]]:
+def _pictures(val: str, positions: tuple[int, ...], boxes: tuple[Any, ...]) -> dict[int, dict[str, str]]:
     from mxtrain.data.decode import decoding
     from mxtrain.data.records.record_sets import open_set
 
     records = open_set(val)
     found = {}
-    for position in positions:
+    for position, drawn in zip(positions, boxes):
         if 0 <= position < len(records):
             try:
                 pixels = decoding.decode(records.read(position).payload)
             except (Stop, ValueError):
                 continue  # a record that cannot be read any more
-            found[position] = {"picture": jpeg_uri(pixels)}
+            found[position] = {"picture": jpeg_uri(pixels, *drawn)}
     return found
 
 
-def jpeg_uri(pixels: Any) -> str:
-    """Return RGB pixels as the address of a small picture that is in the address itself."""
+def jpeg_uri(pixels: Any, boxes: Any = (), detections: Any = ()) -> str:
+    """Return RGB pixels as the address of a small picture that is in the address itself.
+
+    Boxes and detections, whose last four numbers are corners, are drawn green and red.
+    """
     from mxtrain.core.opencv import cv2
 
     height, width = pixels.shape[:2]
@@ -111,6 +133,10 @@ def jpeg_uri(pixels: Any) -> str:
     size = max(round(width * scale), 1), max(round(height * scale), 1)
     # Small ones stay as sharp as they are: the reader wants to see what the net sees.
     resized = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_NEAREST)
+    for rows, colour in ((boxes, GREEN), (detections, RED)):
+        for row in rows:
+            x1, y1, x2, y2 = (round(min(max(each * scale, -1), SIDE)) for each in row[-4:])
+            cv2.rectangle(resized, (x1, y1), (x2, y2), colour, 1)
     _, data = cv2.imencode(
         ".jpg", cv2.cvtColor(resized, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, QUALITY]
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mxtrain.report.evaluation import BACKGROUND
 from mxtrain.report.history import History, Record
 from mxtrain.report.page.curves import is_number, numbers
 from mxtrain.report.page.downsample import evenly, piece_length
@@ -21,6 +22,7 @@ MOST_COLUMNS = 120  # of a heatmap, over steps
 MOST_LAYERS = 200
 MOST_CLASSES = 2000  # in the table
 MATRIX_CLASSES = 30  # in a confusion matrix that can be read
+MOST_CURVES = 7  # of classes in a plot
 
 
 def stages_of(history: History) -> dict[str, Any] | None:
@@ -201,12 +203,33 @@ def classes_of(history: History, names: list[str]) -> dict[str, Any] | None:
     if not len(support) == len(precision) == len(recall):
         return None
     names = [names[i] if i < len(names) else f"class {i}" for i in range(len(support))]
+    averages = [*map(_rounded, record.get("ap") or [None] * len(support))]
     order = sorted(range(len(support)), key=lambda i: (recall[i] is None, recall[i] or 0, -(support[i] or 0)))
-    rows = [[i, support[i], precision[i], recall[i]] for i in order[:MOST_CLASSES]]
+    rows = [[i, support[i], precision[i], recall[i], averages[i]] for i in order[:MOST_CLASSES]]
+    if record.get("has_background"):  # a class that no box has
+        names, support, recall = [*names, BACKGROUND], [*support, 0], [*recall, 0]
     return {
         **{"step": record["step"], "names": names, "rows": rows, "ece": _rounded(record.get("ece"))},
         "matrix": _matrix(_pairs(record), support, recall),
+        "boxes": _boxes(record, averages),
         "bins": [[_rounded(v) for v in each] for each in record.get("bins") or [] if len(each) == 3],
+    }
+
+
+def _boxes(record: Record, averages: list[Any]) -> dict[str, Any] | None:
+    """Return the precision over recall of the classes whose average precision is lowest, and of all on average."""
+    curves = [list(map(_rounded, curve)) for curve in record.get("curves") or [] if isinstance(curve, list)]
+    known = [i for i, curve in enumerate(curves) if averages[i] is not None and None not in curve]
+    if not known:
+        return None
+    lowest = sorted(known, key=lambda i: averages[i] or 0)[:MOST_CURVES]
+    mean = np.array([curves[i] for i in known], np.float64).mean(axis=0)
+    return {
+        "recalls": numbers(np.linspace(0, 1, len(mean))),
+        "mean": numbers(mean),
+        "classes": [{"class": i, "y": curves[i]} for i in sorted(lowest)],
+        "of": len(known),
+        "least_score": _rounded(record.get("least_score")),
     }
 
 

@@ -367,6 +367,40 @@ def test_class_imbalance(look: Look) -> None:
     assert look([*learnt, *classes([900, 60], [0.99, 0.1])]) == ["class-imbalance"]
 
 
+def detector(precision: list[float], recall: float, confusion: Any = (), **more: Any) -> list[Record]:
+    """Evaluations of boxes of three classes, ten each, of which a tenth are detected."""
+    records: list[Record] = [
+        {"kind": "eval", "step": 60 * (i + 1), "epoch": i + 1, "num_samples": 30, "val_loss": 5.0}
+        | {"val_map": each / 2, "val_map_50": each, "val_mar_100": recall}
+        for i, each in enumerate(precision)
+    ]
+    shares = {"support": [10, 10, 10], "recall": [0.1, 0.1, None], "precision": [0.1, None, 0.1]}
+    report = {**shares, "f1": [0.1, 0.1, 0.1], "confusion": list(confusion), "has_background": True}
+    return [*records, {"kind": "classes", "step": 180, "epoch": 3, **report, **more}]
+
+
+def test_boxes_that_are_not_found(look: Look, tmp_path: Path) -> None:
+    learning, still = steps(falling(200, 16, 7)), steps(falling(200, 16, 15))
+    assert look([*learning, *detector([0.001, 0.2, 0.3], 0.5)], task="detection") == []
+    assert look([*learning, *detector([0.0, 0.005], 0.5)], task="detection") == []  # early days
+    reasons = {}
+    for name, records in {
+        "mixed": [*learning, *detector([0.0, 0.001, 0.002], 0.3, [[0, 1, 9], [1, 2, 9], [2, 3, 1]])],
+        "nothing": [*still, *detector([0.0, 0.001, 0.002], 0.01)],
+        "beside": [*learning, *detector([0.0, 0.001, 0.002], 0.01, [[3, 0, 50], [0, 3, 9]])],
+        "scores": [*learning, *detector([0.0, 0.001, 0.002], 0.4)],
+    }.items():
+        assert look([*records, *ended()], task="detection", epochs=3, image_size=128) == ["boxes-not-found"]
+        (finding,) = diagnose(history.read(tmp_path))
+        reasons[name] = finding.advice.split()[0] + " " + finding.evidence[1]
+    assert reasons == {
+        "mixed": "--val Of the boxes that a detection lies on, 90% are of another class.",
+        "nothing": "--overfit The training loss has not fallen by a tenth either.",
+        "beside": "--image-size Detections are not where boxes are, though the training loss has fallen.",
+        "scores": "--epochs Boxes are hit, but with lower scores than what is none.",
+    }
+
+
 def test_label_noise(look: Look, tmp_path: Path) -> None:
     learnt = [*steps(falling()), *VALIDATED]
     assert look([*learnt, *worst(6, 4)]) == ["label-noise"]

@@ -186,3 +186,22 @@ def test_of_a_thousand_classes_the_most_confused_are_in_the_matrix(tmp_path: Pat
     assert len(matrix["classes"]) == 30 and matrix["of"] == 1000
     assert {1, 2, 3} <= set(matrix["classes"]) and len(run["classes"]["rows"]) == 1000
     assert len(html_page.as_json(run)) < 400_000
+
+
+def test_boxes_have_curves_and_a_background(tmp_path: Path) -> None:
+    record = {
+        **{"kind": "classes", "step": 8, "epoch": 1, "support": [4, 2, 0], "precision": [1, 0.5, None]},
+        **{"recall": [0.5, 1, None], "f1": [0.6, 0.6, None], "ap": [0.4, 0.8, None], "has_background": True},
+        **{"confusion": [[0, 3, 2], [3, 1, 2]], "least_score": 0.3},
+        "curves": [[1.0, 0.5, 0.0], [1.0, 1.0, 0.5], [None, None, None]],
+    }
+    folder = recorded_run.write(tmp_path / "a", steps=8)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(record) + "\n")
+    classes = run_of(folder)["classes"]
+    assert classes["names"][-1] == "background" and classes["matrix"]["most"][0] == [0, 3, 2]
+    place = classes["matrix"]["classes"].index(3)
+    assert classes["matrix"]["counts"][0][place] == 2 and classes["matrix"]["counts"][0][0] == 2
+    assert [row[4] for row in classes["rows"] if row[0] < 2] == [0.4, 0.8]
+    assert classes["boxes"]["mean"] == [1.0, 0.75, 0.25] and classes["boxes"]["recalls"] == [0, 0.5, 1]
+    assert [each["class"] for each in classes["boxes"]["classes"]] == [0, 1] and classes["bins"] == []

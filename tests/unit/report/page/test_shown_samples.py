@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from pathlib import Path
@@ -79,3 +80,28 @@ def test_a_page_imports_nothing_that_a_run_folder_names_as_its_tokenizer(
     assert not (tmp_path / "ran").exists() and "foreign_tokenizer" not in sys.modules
     shown = sample_previews.worst_samples(history.read(folder), [], "bytes")
     assert shown is not None and shown["samples"][0]["text"] == "hi", "the same set is shown by bytes"
+
+
+def test_boxes_and_detections_are_drawn_and_told(tmp_path: Path) -> None:
+    encoded = cv2.imencode(".png", np.zeros((64, 128, 3), np.uint8))[1].tobytes()
+    with RecordWriter(tmp_path / "val.rec") as writer:
+        writer.write(0, [2.0, 6.0], encoded)
+    val = str(tmp_path / "val.rec")
+    folder = recorded_run.write(tmp_path / "a", steps=20, task="detection", val=val)
+    sample = {
+        "sample": 0,
+        "loss": 3.0,
+        "boxes": [[1, 10, 10, 50, 40]],
+        "detections": [[0, 0.91, 60, 20, 90, 50]],
+    }
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"kind": "worst", "step": 20, "epoch": 4, "samples": [sample]}) + "\n")
+    worst = sample_previews.worst_samples(history.read(folder), ["cat", "dog"])
+    assert worst is not None and worst["problem"] == ""
+    (shown,) = worst["samples"]
+    assert dict(shown["told"]) == {"boxes": "dog", "detections": "cat 0.91"}
+    jpeg = base64.b64decode(shown["picture"].partition(",")[2])
+    pixels = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR)[:, :, ::-1].astype(int)
+    assert pixels[25, 10].argmax() == 1 and pixels[25, 10].max() > 90  # green
+    assert pixels[35, 60].argmax() == 0 and pixels[35, 60].max() > 90  # red
+    assert pixels[25, 30].max() < 50
