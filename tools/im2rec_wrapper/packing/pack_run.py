@@ -17,7 +17,7 @@ import numpy as np
 from mxtrain.core import plain_text
 from mxtrain.data.records.record_writer import RecordWriter
 
-from ..sources.item import Item
+from ..sources.item import BoxLabel, Item
 from .images import PackedItem
 from .journal import PackCheckpoint
 from .plan import OutputSplit
@@ -41,7 +41,9 @@ class OutputFile:
     def count(self, item: Item) -> None:
         """Count an item that is in the file."""
         self.num_records += 1
-        if isinstance(item.label, tuple):
+        if isinstance(item.label, BoxLabel):
+            self.num_of_class.update(item.label.classes)
+        elif isinstance(item.label, tuple):
             self.num_of_class.update(number for number, value in enumerate(item.label) if value > 0)
             self.holds_numbers = self.holds_numbers or not _YES_OR_NO.issuperset(item.label)
         elif isinstance(item.label, int):

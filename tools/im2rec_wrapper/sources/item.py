@@ -10,9 +10,19 @@ from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data import input_files
 from mxtrain.data.arrays.array_fields import Layout
+from mxtrain.data.boxes import box_labels
 
 Label = Union[int, float, Tuple[float, ...]]  # a class, another number, or one number for each output
 IMAGE_SUFFIXES = input_files.PICTURES  # those that predict reads
+
+
+class BoxLabel(Tuple[float, ...]):
+    """A label of boxes, see mxtrain/data/boxes/box_labels.py."""
+
+    @property
+    def classes(self) -> set[int]:
+        """The classes that the picture has."""
+        return {int(number) for number in box_labels.boxes_of(self, 1, 1)[:, 4]}
 
 
 class BadItem(ValueError):

@@ -14,6 +14,8 @@ from .source_types import SOURCE_TYPES
 
 _OF_SUFFIX = {suffix: known.name for known in SOURCE_TYPES.values() for suffix in known.suffixes}
 
+_FOLDERS_OF_BOXES = {"voc": {"Annotations", "JPEGImages"}, "yolo": {"images", "labels"}}
+
 
 def recognise(path: Path) -> str:
     """Return the type of a source, a key of SOURCE_TYPES; UsageError where it is none, or could be several."""
@@ -33,6 +35,10 @@ def _of_folder(path: Path) -> str:
     entries = visible(path)
     if any(entry.name == "data.mdb" for entry in entries):
         return "lmdb"
+    names = {entry.name for entry in entries if is_folder(entry)}
+    for of_boxes, needed in _FOLDERS_OF_BOXES.items():
+        if needed <= names:
+            return of_boxes
     files = [Path(entry.path) for entry in entries if not is_folder(entry)]
     reasons: dict[str, Path] = {}  # from each type that it could be to the file that suggests it
     for file in files:

@@ -18,11 +18,13 @@ class SourceType(Component):
     options: tuple[str, ...] = ()  # of `SourceOptions`
 
 
-def _type(name: str, help: str, reader: str, suffixes: str = "", options: str = "") -> SourceType:
+def _type(
+    name: str, help: str, reader: str, suffixes: str = "", options: str = "", folder: str = "formats"
+) -> SourceType:
     return SourceType(
         name,
         help,
-        f"{__package__}.formats.{reader}",
+        f"{__package__}.{folder}.{reader}",
         suffixes=tuple(suffixes.split()),
         options=tuple(options.split()),
     )
@@ -68,4 +70,10 @@ SOURCE_TYPES = by_name(
         "table:read_ids",
         options="columns",
     ),
+    _type("voc", "Pascal VOC's folder, or a list in its ImageSets", "voc:read_voc", folder="boxes"),
+    _type("coco", "COCO's JSON of boxes", "coco:read_coco", ".json", "root", folder="boxes"),
+    _type("yolo", "a folder of pictures with YOLO's texts", "yolo:read_yolo", folder="boxes"),
+    _type("boxes", "CSV or TSV with a row for each box", "lists:read_csv", options="root", folder="boxes"),
+    _type("lst_boxes", ".lst with labels of boxes", "lists:read_lst", options="root", folder="boxes"),
+    _type("rec_boxes", ".rec with labels of boxes", "lists:read_rec", folder="boxes"),
 )

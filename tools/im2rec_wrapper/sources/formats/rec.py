@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import Sequence
 
 import numpy as np
 
-from mxtrain.core.errors import DataError
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.boxes import box_labels
 from mxtrain.data.records.record_file import RecordFile, classes_path, index_path, open_records
 
 from ..item import BadItem, Item, Source, files_in
@@ -21,6 +24,7 @@ def read_rec(source: Path, multi_label: bool) -> Source:
     if len(names) > 1:
         raise DataError(f"the .rec files in {source} have different class lists: pack them one by one")
     raw_labels: list[RawLabels] = []
+    _refuse_boxes(files)
     for file in files:
         raw_labels += [tuple(row) for row in np.atleast_2d(file.labels().T).T.tolist()]
     labels, class_names = resolve_labels(raw_labels, source, multi_label, next(iter(names)))
@@ -44,3 +48,15 @@ def read_rec(source: Path, multi_label: bool) -> Source:
         return records.source_names().of(int(records.keys[at]))
 
     return Source(items, read, class_names, files=parts, origin_of=origin_of)
+
+
+def _refuse_boxes(files: Sequence[RecordFile]) -> None:
+    """Refuse records whose labels differ in length because they are boxes, with a UsageError that says what to do."""
+    for file in files:
+        labels = file.label_rows()
+        with contextlib.suppress(ValueError):
+            if (
+                len({np.size(label) for label in labels}) > 1
+                and box_labels.boxes_of(labels[0], 1, 1) is not None
+            ):
+                raise UsageError(f"{file.path}: its labels are boxes; give --from rec_boxes")

@@ -1,0 +1,1 @@
+"""Sources of pictures with boxes: what people annotate with, and a label that detectors read."""
