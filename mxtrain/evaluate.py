@@ -215,18 +215,16 @@ def _evaluated(
     answering = (
         _open_net(checkpoint, run, task, options)
         if exported is None
-        else exported_net.open_export(exported, run, task, views)
+        else exported_net.open_export(exported, run, task, () if task.own_views else views)
     )
     with answering as (net, devices):
         from mxtrain.tasks import registry as tasks
         from mxtrain.train import evaluation
 
-        plain_forward = tasks.function_of(task, task.plain_forward)
+        forward = tasks.function_of(task, task.viewed_forward, views)
         reading_task = trained_run.task_of(checkpoint, read_run, objects)
         with _shown_progress(len(records), shows) as on_samples:
-            found = evaluation.evaluate(
-                reading_task, plain_forward, net, records, devices, on_samples=on_samples
-            )
+            found = evaluation.evaluate(reading_task, forward, net, records, devices, on_samples=on_samples)
     assert found is not None, "nobody asks this evaluation to stop"
     if not math.isfinite(found.scores["val_loss"]):
         logger.warning(
@@ -274,8 +272,9 @@ def _open_net(
             for each in members
         ]
         net: Net = nets[0][0]
-        if options.tta or options.ensemble:
-            views = ensemble.views(run, ensemble.kinds_of(options.tta))
+        averaged = () if task.own_views else ensemble.kinds_of(options.tta)
+        if averaged or options.ensemble:
+            views = ensemble.views(run, averaged)
             net = ensemble.MeanAnswer([net for net, _ in nets], views, task.metric_kind)
         yield net, nets[0][1]
 

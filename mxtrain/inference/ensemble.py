@@ -45,6 +45,11 @@ def check(text: str, task: Task) -> None:
         raise UsageError(
             f"--tta {text}: the run's task, {name}, has no pictures to turn or crop; leave it out"
         )
+    if task.own_views:
+        others = [view for view in kinds_of(text) if view not in task.own_views]
+        if others:
+            raise UsageError(f"--tta {others[0]}: --task {name} takes {' and '.join(task.own_views)} alone")
+        return
     if task.metric_kind not in METRIC_KINDS:
         raise UsageError(
             f"--tta {text}: --task {name} does not say what its answers are; give it `metric_kind`"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class Detection(Task, TaskPrediction):
     unit = "images"
     suffixes = input_files.PICTURES
     takes_names = True
+    own_views = ("flip",)
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
@@ -108,6 +109,11 @@ class Detection(Task, TaskPrediction):
 
     def plain_forward(self) -> DetectionForward:
         return DetectionForward(self.coder, self._net_inputs, self.detected)
+
+    def viewed_forward(self, views: Collection[str]) -> DetectionForward:
+        return DetectionForward(
+            self.coder, self._net_inputs, self.detected, self._detected_in_both if views else None
+        )
 
     @property
     def step_means(self) -> Sequence[str]:
@@ -195,6 +201,13 @@ class Detection(Task, TaskPrediction):
         found: NDArray = detections.of_answer(self.coder, answer, self.size)
         return found
 
+    def _detected_in_both(self, answer: NDArray, mirrored: NDArray) -> NDArray:
+        """Return what the net's answers to pictures and to these from right to left say."""
+        from mxtrain.models.detectors import detections
+
+        found: NDArray = detections.of_both(self.coder, answer, mirrored, self.size)
+        return found
+
 
 @dataclasses.dataclass(frozen=True)
 class DetectionForward:
@@ -206,6 +219,7 @@ class DetectionForward:
     coder: BoxCoder
     inputs: NetInputs
     detected: Any = None
+    detected_in_both: Any = None  # where pictures are shown from right to left too
 
     def __call__(self, net: Net, arrays: NDArrays) -> Outcome:
         # The loss is computed in float32 whatever the net runs in.
@@ -214,4 +228,12 @@ class DetectionForward:
         by_name, weight = self.coder.losses(answer, targets)
         means = {name: (losses.sum(), weight) for name, losses in by_name.items()}
         total: Any = functools.reduce(lambda one, other: one + other, by_name.values())
-        return Outcome(total, weight, means, None if self.detected is None else self.detected(answer))
+        return Outcome(total, weight, means, self._output(net, arrays, answer))
+
+    def _output(self, net: Net, arrays: NDArrays, answer: NDArray) -> NDArray | None:
+        if self.detected_in_both is not None:
+            mirrored = {**arrays, "data": arrays["data"].flip(axis=3)}
+            other = net(*self.inputs(mirrored)).astype("float32", copy=False)
+            both: NDArray = self.detected_in_both(answer, other)
+            return both
+        return None if self.detected is None else self.detected(answer)

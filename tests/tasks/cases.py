@@ -359,8 +359,9 @@ DETECTION = Case(
 YOLO = dataclasses.replace(
     DETECTION,
     name="yolo3",
-    flags="--task detection --model yolo3_mobilenet0.25_voc --image-size 64 --optimizer adam --lr 0.002",
-    learn="--batch-size 32 --epochs 15",
+    flags="--task detection --model yolo3_mobilenet0.25_voc --image-size 64 --optimizer adam --lr 0.002 "
+    "--augment mosaic:p=0.5+mixup:p=0.2+expand+iou_crop+flip+letterbox",
+    learn="--batch-size 32 --epochs 15 --augment none",
 )
 CENTER_NET = dataclasses.replace(
     DETECTION,

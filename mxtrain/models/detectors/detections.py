@@ -15,11 +15,25 @@ from mxtrain.runtime import mx
 LEAST_SCORE = 0.01
 MOST_CANDIDATES = 400  # of a picture, the likeliest; those that overlap are suppressed among them
 MOST = 100  # detections of a picture
+MOST_OVERLAP = 0.45  # of two detections of a class, where answers to several views are put together
 
 
 def of_answer(coder: BoxCoder, answer: Any, size: Size) -> Any:
     """Return what a net's answer to pictures of this size says, as `of_candidates` does."""
     return of_candidates(candidates_of(coder, answer), coder.overlap, size)
+
+
+def of_both(coder: BoxCoder, answer: Any, mirrored: Any, size: Size) -> Any:
+    """Return what a net's answers to pictures and to these from right to left say together, as `of_candidates` does.
+
+    The likelier one of two boxes of a class that overlap by MOST_OVERLAP is left, also of nets whose answers need none.
+    """
+    scores, boxes = candidates_of(coder, answer)
+    other_scores, others = candidates_of(coder, mirrored)
+    x1, y1, x2, y2 = mx.nd.split(others, num_outputs=4, axis=2)
+    back = mx.nd.concat(size.width - x2, y1, size.width - x1, y2, dim=2)
+    both = Candidates(mx.nd.concat(scores, other_scores, dim=1), mx.nd.concat(boxes, back, dim=1))
+    return of_candidates(both, min(coder.overlap, MOST_OVERLAP), size)
 
 
 def candidates_of(coder: BoxCoder, answer: Any) -> Candidates:

@@ -103,6 +103,9 @@ class TaskLearning(abc.ABC):
     nets: ClassVar[Collection[str]] = ()
     losses: ClassVar[Collection[str]] = ()
 
+    # The views of --tta whose answers it puts together itself; those of any other task are averaged.
+    own_views: ClassVar[Collection[str]] = ()
+
     @abc.abstractmethod
     def contract(self) -> Contract:
         """Return what the net takes and has to answer."""
@@ -118,6 +121,10 @@ class TaskLearning(abc.ABC):
     def plain_forward(self) -> Forward:
         """Return the function of evaluations: the loss as it is, without what helps training."""
         return self.training_forward(None)
+
+    def viewed_forward(self, views: Collection[str]) -> Forward:
+        """Return `plain_forward`, with an output that several views of each sample make: some of `own_views`."""
+        return self.plain_forward()
 
     @property
     def step_means(self) -> Sequence[str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from examples import boxed_shapes
 from mxtrain.config.values.sizes import Size
+from mxtrain.data.augment.box_transforms import BoxTransform
 from mxtrain.data.boxes import box_labels
 from mxtrain.data.records.record_file import open_records
 
@@ -37,7 +38,9 @@ def constant_map(folder: Path) -> float:
     longest = max(map(len, val))
     padded = [np.pad(each, ((0, longest - len(each)), (0, 0)), constant_values=-1) for each in val]
     arrays = {"boxes": np.stack(padded), "size": np.full((len(val), 2), SIDE, np.float32)}
-    report = DetectionReport(len(boxed_shapes.SHAPES), Size(SIDE, SIDE))
+    report = DetectionReport(
+        len(boxed_shapes.SHAPES), BoxTransform((), Size(SIDE, SIDE), is_letterboxed=False)
+    )
     output = mx.nd.array(np.broadcast_to(answer, (len(val), *answer.shape)))
     numbers, _ = report.judge([report.state(output, arrays)])
     return float(numbers["map_50"])

@@ -356,6 +356,21 @@ def test_dead_activations(look: Look) -> None:
     assert look([*by_heart, *evaluations(falling(10, 2, 0.05)), *layers(zero=(0, 0.9, 0))]) == []
 
 
+def test_predictions_of_a_detector_are_not_dead(look: Look) -> None:
+    names = ("features.0.weight", "box_predictors.0.predictor.weight")
+    records = [*steps(falling(200, 16, 7))]
+    for step in (50, 100, 150):
+        shares = dict.fromkeys(names, 1e-2)
+        rows = dict(zip(names, (0.0, 1.0)))
+        records.append(
+            {"kind": "layers", "step": step, "gradients": shares, "weights": shares, "updates": shares}
+        )
+        records[-1]["zero_rows"] = rows
+    records.sort(key=lambda record: record["step"])
+    assert "dead-activations" in look(records)
+    assert "dead-activations" not in look(records, task="detection")
+
+
 def test_class_imbalance(look: Look) -> None:
     learnt = [*steps(falling()), *VALIDATED]
     assert look([*learnt, *classes([100, 100, 100, 10], [0.95, 0.95, 0.95, 0.5])]) == ["class-imbalance"]

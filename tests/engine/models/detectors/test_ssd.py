@@ -12,7 +12,7 @@ from mxtrain import runtime
 from mxtrain.config.components.zoo import detector_names
 from mxtrain.config.values.sizes import Size
 from mxtrain.core.errors import UsageError
-from mxtrain.models.detectors import detections, detectors, ssd_anchors, ssd_net
+from mxtrain.models.detectors import box_arrays, detections, detectors, ssd_anchors, ssd_net
 from mxtrain.models.detectors.ssd_coder import BACKGROUND, IGNORED, SsdCoder
 from mxtrain.runtime import mx
 from tests.engine.models.detectors import cases
@@ -136,3 +136,21 @@ def test_detections_are_those_of_gluoncv(coder: SsdCoder) -> None:
     found = detections.of_answer(coder, answer, Size(cases.SIDE, cases.SIDE))
     assert is_one.sum() > 100
     np.testing.assert_array_equal(found.asnumpy(), wanted)
+
+
+@pytest.mark.parametrize("name", [NAME, "yolo3_mobilenet0.25_voc", "center_net_resnet18_v1b_voc"])
+def test_answers_to_mirrored_pictures_are_mirrored_back(name: str) -> None:
+    """Twice the same answer, once mirrored, is a detection for each side of the picture."""
+    size = Size(cases.SIDE, cases.SIDE)
+    coder = detectors.coder(name, cases.CLASSES, size)
+    net = detectors.build(name, cases.CLASSES)
+    net.initialize(mx.init.Xavier())
+    answer = net(mx.nd.random.uniform(-1, 1, (1, 3, cases.SIDE, cases.SIDE)))
+    one = detections.of_answer(coder, answer, size).asnumpy()[0]
+    both = detections.of_both(coder, answer, answer, size).asnumpy()[0]
+    (number, score, *corners), *_ = one
+    mirrored = [cases.SIDE - corners[2], corners[1], cases.SIDE - corners[0], corners[3]]
+    likeliest = both[(both[:, 0] == number) & np.isclose(both[:, 1], score)][:, 2:]
+    for wanted in (corners, mirrored):
+        overlap = box_arrays.overlaps(np.array([wanted]), likeliest)
+        assert overlap.max() > 0.45 or np.abs(likeliest - wanted).max(axis=1).min() < 1e-3
