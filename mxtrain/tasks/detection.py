@@ -117,7 +117,7 @@ class Detection(Task, TaskPrediction):
 
     @property
     def step_means(self) -> Sequence[str]:
-        return self.coder.loss_names
+        return self.coder.mean_names
 
     def report(self) -> DetectionReport:
         return DetectionReport(len(self.class_names), box_fields.transform_of(self.run))
@@ -225,8 +225,11 @@ class DetectionForward:
         # The loss is computed in float32 whatever the net runs in.
         answer = net(*self.inputs(arrays)).astype("float32", copy=False)
         targets = self.coder.targets(arrays["boxes"].asnumpy())
-        by_name, weight = self.coder.losses(answer, targets)
-        means = {name: (losses.sum(), weight) for name, losses in by_name.items()}
+        by_name, weight, others = self.coder.losses(answer, targets)
+        means: dict[str, Any] = {
+            **others,
+            **{name: (losses.sum(), weight) for name, losses in by_name.items()},
+        }
         total: Any = functools.reduce(lambda one, other: one + other, by_name.values())
         return Outcome(total, weight, means, self._output(net, arrays, answer))
 

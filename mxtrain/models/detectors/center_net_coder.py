@@ -42,7 +42,7 @@ class CenterNetCoder:
     size: Size
     num_classes: int
     overlap: ClassVar[float] = 1.0
-    loss_names: ClassVar[Sequence[str]] = ("heat_loss", "size_loss", "shift_loss")
+    mean_names: ClassVar[Sequence[str]] = ("heat_loss", "size_loss", "shift_loss")
 
     @property
     def cells(self) -> Size:

@@ -19,6 +19,7 @@ class Losses(NamedTuple):
 
     by_name: Mapping[str, NDArray]
     weight: float
+    means: Mapping[str, tuple[float, float]] = {}  # of what else is reported of a step, sums and counts
 
 
 class Candidates(NamedTuple):
@@ -33,7 +34,7 @@ class BoxCoder(Protocol):
 
     # Of two boxes of a class, from which on the one of the lower score is suppressed; 1: never.
     overlap: ClassVar[float]
-    loss_names: ClassVar[Sequence[str]]
+    mean_names: ClassVar[Sequence[str]]  # those of losses, and of other means
 
     def targets(self, boxes: Array) -> Any:
         """Return what a net should answer, from boxes (pictures, n, 6) with -1 behind the last of each; NumPy alone."""

@@ -28,6 +28,8 @@ class Targets(NamedTuple):
 
     classes: Array  # (pictures, anchors): from 1, BACKGROUND or IGNORED
     shifts: Array  # (pictures, anchors, 4)
+    overlap: Array  # (pictures,): of all boxes with their best anchors together
+    counts: Array  # (pictures,), of boxes
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,16 +39,17 @@ class SsdCoder:
     anchors: Array
     num_classes: int
     overlap: ClassVar[float] = 0.45
-    loss_names: ClassVar[Sequence[str]] = ("class_loss", "box_loss")
+    mean_names: ClassVar[Sequence[str]] = ("class_loss", "box_loss", "anchor_overlap")
 
     def targets(self, boxes: Array) -> Targets:
         pairs = [self._of_picture(box_arrays.real(each)) for each in boxes]
         return Targets(*map(np.stack, zip(*pairs)))
 
-    def _of_picture(self, boxes: Array) -> tuple[Array, Array]:
+    def _of_picture(self, boxes: Array) -> tuple[Array, Array, Array, Array]:
         is_crowd = boxes[:, box_arrays.FLAG] == box_arrays.CROWD
         objects, corners = boxes[~is_crowd], box_arrays.corners(self.anchors)
-        found = box_arrays.matches(box_arrays.overlaps(corners, objects), OVERLAP)
+        overlaps = box_arrays.overlaps(corners, objects)
+        found = box_arrays.matches(overlaps, OVERLAP)
         classes = np.full(len(corners), BACKGROUND, np.float32)
         if is_crowd.any():
             in_crowd = box_arrays.overlaps(corners, boxes[is_crowd]).max(axis=1) >= OVERLAP
@@ -58,7 +61,7 @@ class SsdCoder:
         centres = box_arrays.centres(matched[:, :4])
         shifts[has_box, :2] = (centres[:, :2] - anchors[:, :2]) / anchors[:, 2:] / DEVIATIONS[:2]
         shifts[has_box, 2:] = np.log(centres[:, 2:] / anchors[:, 2:]) / DEVIATIONS[2:]
-        return classes, shifts
+        return classes, shifts, overlaps.max(axis=0).sum(), np.array(len(objects))
 
     def losses(self, answer: NDArray, targets: Targets) -> Losses:
         logits, shifts = self._split(answer)
@@ -83,7 +86,8 @@ class SsdCoder:
             "class_loss": (of_classes * learns).sum(axis=1),
             "box_loss": (of_boxes * is_positive).sum(axis=1),
         }
-        return Losses(by_name, float(counts.sum()))
+        means = {"anchor_overlap": (float(targets.overlap.sum()), float(targets.counts.sum()))}
+        return Losses(by_name, float(counts.sum()), means)
 
     def constants(self) -> dict[str, Array]:
         return {"anchors": self.anchors[None]}

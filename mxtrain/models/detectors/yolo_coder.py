@@ -46,7 +46,7 @@ class YoloCoder:
     size: Size
     num_classes: int
     overlap: ClassVar[float] = 0.45
-    loss_names: ClassVar[Sequence[str]] = ("object_loss", "center_loss", "scale_loss", "class_loss")
+    mean_names: ClassVar[Sequence[str]] = ("object_loss", "center_loss", "scale_loss", "class_loss")
 
     def targets(self, boxes: Array) -> Targets:
         pictures = [box_arrays.real(each) for each in boxes]

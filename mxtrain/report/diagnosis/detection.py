@@ -12,6 +12,8 @@ FEWEST_STEPS = 100
 NEWEST = 3  # evaluations whose median counts
 MOST_OTHERS = 0.5  # of the boxes that overlap a detection: above, classes are mixed up
 SOME_RECALL = 0.1  # with which boxes lie right, whatever their scores
+LEAST_OVERLAP = 0.45  # of boxes with their best anchors: SSDs learnt shapes with 0.52, and hardly with 0.42
+NEWEST_STEPS = 20
 FALLEN = 0.9  # of the first training loss: where it has not come below, nothing is learnt at all
 
 
@@ -61,3 +63,16 @@ def share_of_other_classes(records: list[Record]) -> float:
     right, background = float((support * recall).sum()), len(support)
     wrong = sum(count for true, answer, count in records[0]["confusion"] if background not in (true, answer))
     return wrong / (wrong + right) if wrong else 0.0
+
+
+def poor_anchors(history: History) -> Finding | None:
+    """No anchor is like the boxes, so that most of them learn from the single best one, which is far off."""
+    overlap = median(history.column("anchor_overlap")[-NEWEST_STEPS:])
+    if not overlap < LEAST_OVERLAP:
+        return None
+    evidence = (f"The anchor that is most like a box overlaps it by {overlap:.2f}, in the mean over boxes.",)
+    advice = (
+        "--image-size, larger: anchors lie closer then, beside the objects; or another --model, with maps of more "
+        "cells; where boxes are few pixels wide anyway, look at them with im2rec_wrapper show"
+    )
+    return Finding("poor-anchors", "Anchors do not fit the boxes", evidence, advice, steps_of(history))

@@ -115,13 +115,12 @@ def dead(history: History) -> Finding | None:
     records = _samples(history)[-FEWEST_SAMPLES:]
     if len(records) < FEWEST_SAMPLES or not _has_much_to_learn(history):
         return None
+    if (
+        setting(history, "task") == "detection"
+    ):  # a map or a prediction without objects learns nothing in a step
+        return None
     hit = {}
-    of_boxes = setting(history, "task") == "detection"
     for name in matrices(records[-1]):
-        if (
-            of_boxes and "predict" in name
-        ):  # only what has a box nearby gets any gradient, and no ReLU follows
-            continue
         shares = [as_number((record.get("zero_rows") or {}).get(name)) for record in records]
         if min(shares) > DEAD:
             hit[name] = min(shares)

@@ -371,6 +371,15 @@ def test_predictions_of_a_detector_are_not_dead(look: Look) -> None:
     assert "dead-activations" not in look(records, task="detection")
 
 
+def test_on_maps_of_a_detector_most_units_have_no_object_to_learn(look: Look) -> None:
+    assert look([*steps(falling()), *VALIDATED, *layers(zero=(0, 0.9, 0))], task="detection") == []
+
+
+def test_poor_anchors(look: Look) -> None:
+    assert look([*steps(falling(), anchor_overlap=0.3), *VALIDATED], task="detection") == ["poor-anchors"]
+    assert look([*steps(falling(), anchor_overlap=0.6), *VALIDATED], task="detection") == []
+
+
 def test_class_imbalance(look: Look) -> None:
     learnt = [*steps(falling()), *VALIDATED]
     assert look([*learnt, *classes([100, 100, 100, 10], [0.95, 0.95, 0.95, 0.5])]) == ["class-imbalance"]

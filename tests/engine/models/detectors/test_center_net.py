@@ -49,7 +49,7 @@ def test_targets_are_those_of_gluoncv(seed: int) -> None:
 def test_losses_are_those_of_gluoncv(seed: int) -> None:
     targets = CODER.targets(cases.boxes(seed))
     answer = cases.answer(seed, SIDE * SIDE, cases.CLASSES + 4)
-    by_name, weight = CODER.losses(answer, targets)
+    by_name, weight, *_ = CODER.losses(answer, targets)
     heat, sizes, shifts = (
         mx.nd.array(maps(answer[:, :, start:end].asnumpy()))
         for start, end in ((0, cases.CLASSES), (cases.CLASSES, -2), (cases.CLASSES + 2, cases.CLASSES + 4))
