@@ -110,6 +110,10 @@ def is_mistake(result: Mapping[str, Any]) -> bool:
 def in_words(shown: Mapping[str, Any]) -> str:
     """Return what is told of a mistake in a line."""
     source = f" ({shown['source']})" if "source" in shown else ""
+    if "detections" in shown:
+        has = ", ".join(str(name) for name, *_ in shown["boxes"]) or "nothing"
+        seen = ", ".join(f"{name} {score:.2f}" for name, score, *_ in shown["detections"]) or "nothing"
+        return f"loss {shown['loss']:.4g}, has {has}; detected {seen}{source}"
     if "label_probability" not in shown:
         rest = ", ".join(f"{name} {value}" for name, value in shown.items() if name not in ("source", "loss"))
         return f"loss {shown['loss']:.4g}, {rest}{source}"
