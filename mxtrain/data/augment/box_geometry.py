@@ -35,8 +35,8 @@ class Boxed(NamedTuple):
 
 
 def areas(boxes: Array) -> Array:
-    """Return the areas of boxes."""
-    sides = (boxes[:, 2:4] - boxes[:, :2]).astype(np.float64)
+    """Return the areas of boxes; 0 of one whose sides are swapped."""
+    sides = np.maximum(boxes[:, 2:4] - boxes[:, :2], 0).astype(np.float64)
     product: Array = sides[:, 0] * sides[:, 1]
     return product
 

@@ -46,6 +46,7 @@ class BoxReader:
     write: Transform  # pixels to planes
     num_classes: int
     change: BoxTransform
+    is_training: bool = False  # boxes end at the picture's border, and those beyond it are left out
 
     def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Mapping[str, Any]:
         return self.mixed(record, rng, row, lambda: record)
@@ -69,6 +70,8 @@ class BoxReader:
         pixels, own = _decoded(record.payload, lambda payload: scaled(payload, self.change))
         inside = inside_of(own, self.change)
         boxes = self._boxes(record, inside.width, inside.height)
+        if self.is_training:
+            boxes = box_geometry.visible(boxes, Box(0, 0, inside.height, inside.width))
         boxes[:, :4] += np.array([inside.left, inside.top] * 2, np.float32)
         return Boxed(pixels, boxes), own
 
@@ -77,7 +80,8 @@ class BoxReader:
         most = DETAIL * max(self.change.size)
         pixels, own = _decoded(record.payload, lambda payload: whole(payload, most))
         height, width = pixels.shape[:2]
-        boxed = Boxed(pixels, self._boxes(record, width, height))
+        boxes = self._boxes(record, width, height)
+        boxed = Boxed(pixels, box_geometry.visible(boxes, Box(0, 0, height, width)))
         if max(height, width) <= most:
             return boxed, own
         inside = box_geometry.letterbox_of(boxed.size, sizes.Size(most, most))
@@ -104,7 +108,7 @@ def reader_of(
     """Return the reader of a run's samples; those of --overfit are judged as they are learnt."""
     normalisation = normalization.of_description(run.data, description)
     change = transform_of(run, is_training and not run.optim.overfit)
-    return BoxReader(Transform(_as_it_is, (), change.size, *normalisation), num_classes, change)
+    return BoxReader(Transform(_as_it_is, (), change.size, *normalisation), num_classes, change, is_training)
 
 
 def transform_of(run: Run, is_training: bool = False) -> BoxTransform:

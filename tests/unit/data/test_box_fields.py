@@ -108,3 +108,15 @@ def test_a_damaged_record_that_is_drawn_names_itself_or_is_passed_over(shapes: P
     assert len(passed) == 40
     again = loaded(assembly_of(damaged, "mosaic", skip_bad=2), 5)
     assert all(np.array_equal(*pair) for pair in zip(passed[0], again[0]))
+
+
+def test_what_is_learnt_ends_at_the_border_and_what_is_judged_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "odd.rec"
+    boxes = [[-10, 10, 20, 30, 0, 0], [60, 60, 90, 90, 1, 0], [5, 5, 5, 9, 0, 0], [9, 9, 3, 3, 0, 0]]
+    with RecordWriter(path) as writer:
+        label = box_labels.label_of(np.array(boxes, np.float32), 50, 50)
+        writer.write(0, label, cv2.imencode(".png", np.zeros((50, 50, 3), np.uint8))[1].tobytes())
+    for augment in ("none", "letterbox", "flip:p=0", "flip:p=0+letterbox"):
+        judged, learnt = (loaded(assembly_of(path, augment, 0, each), 1)[0][1] for each in (False, True))
+        assert len(judged) == 4 and learnt[:, 4].tolist() == [0]
+        assert learnt[0, 0] == (8 if "letterbox" in augment else 0)
