@@ -60,6 +60,8 @@ def in_folder(folder: Path) -> Export | None:
             f"{folder}: is an export, and the run that knows its samples and losses is not around it; put it into "
             "RUN/export/, or evaluate the run"
         )
+    if metadata.get("table"):
+        raise UsageError(f"{folder}: takes rows that were looked up, and is not scored; evaluate the run")
     if takes_pixels:
         raise UsageError(f"{folder}: takes pixels, which is not scored; export it without --from-pixels too")
     batch = inputs[0][1]

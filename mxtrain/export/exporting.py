@@ -24,10 +24,11 @@ from mxtrain.export.comparison import Differences
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.int8 import int8_export
 from mxtrain.export.int8.int8_export import Int8Scores
-from mxtrain.export.onnx import onnx_boxes, onnx_export, onnx_graph
+from mxtrain.export.onnx import onnx_boxes, onnx_export, onnx_graph, onnx_tables
 from mxtrain.export.options import ExportOptions
 from mxtrain.export.real_samples import Batch
 from mxtrain.inference import trained_run
+from mxtrain.models.nets.recommender_nets import OverRows
 from mxtrain.tasks.detection import Detection
 from mxtrain.tasks.task import Task
 
@@ -62,14 +63,7 @@ def make(
     The samples that it is compared on are the run's --val, which is its own or stands in the place of that.
     """
     task = trained_run.task_of(checkpoint, run, objects)
-    if options.from_pixels:
-        pixel_input.check(task)
-    if options.to == "onnx":
-        onnx_export.check_installed()
-    if options.to == "int8":
-        int8_export.check(task)
-    if not options.is_held:
-        refuse_too_large(initial_weights.weights_of(checkpoint.path), options.to)
+    _refuse_at_once(checkpoint, task, options)
     folder = options.out or _usual_folder(checkpoint, options.to)
     with target.made(folder) as aside:
         records = real_samples.open_records(task, is_own) if _has_samples(task, options) else None
@@ -81,7 +75,14 @@ def make(
                     pixel_input.taking_pixels(graph, task),
                     pixel_input.NetOfPixels(net, task),
                 )
+            table = net if isinstance(net, OverRows) else None
+            if table is not None:
+                compared_net = table.head
             metadata = facts(checkpoint, task, graph, options)
+            of_table = []
+            if table is not None:
+                metadata["table"] = onnx_tables.facts(table, _columns_of_ids(task))
+                of_table = onnx_tables.put_beside(table, checkpoint.path, aside)
             int8_scores = None
             if options.to == "onnx":
                 files = onnx_export.write(graph, aside, options.fixed_batch, metadata, options.is_held)
@@ -90,6 +91,14 @@ def make(
                     apart = onnx_boxes.write(graph, task, *pair, aside, options.fixed_batch, metadata)
                     metadata["boxes_apart"] = apart
                     files.append(onnx_boxes.MODEL)
+                if table is not None:
+                    assert records is not None
+                    samples = real_samples.loaded(
+                        task, records, real_samples.spread(records, options.samples)
+                    )
+                    of_export = aside, options.fixed_batch, metadata
+                    metadata["whole_apart"] = onnx_tables.write(graph, table, *of_export, samples)
+                    files += [onnx_tables.MODEL] if metadata["whole_apart"] is not None else []
                 answer = onnx_export.answers(aside, options.fixed_batch, options.is_held)
             else:
                 if options.to == "int8":
@@ -104,8 +113,44 @@ def make(
             differences = comparison.compare(compared_net, graph, answer, of_some_sizes(batches), has_best)
         if options.to in TOLERANCES:  # what int8 costs is judged by the score
             comparison.refuse_beyond(TOLERANCES[options.to], differences, options.to, graph)
-        files += describe(aside, metadata, task, differences)
+        files += [
+            *(name for name in of_table if name not in files),
+            *describe(aside, metadata, task, differences),
+        ]
     return Export(folder, files, differences, int8_scores)
+
+
+def _refuse_at_once(checkpoint: Checkpoint, task: Task, options: ExportOptions) -> None:
+    """Refuse what cannot be exported so, before anything is computed."""
+    if options.from_pixels:
+        pixel_input.check(task)
+    if options.to == "onnx":
+        onnx_export.check_installed()
+    if options.to == "int8":
+        int8_export.check(task)
+    if not options.is_held:
+        refuse_too_large(initial_weights.weights_of(checkpoint.path), options.to)
+
+
+def _with_lookups(
+    graph: InferenceGraph,
+    net: OverRows,
+    task: Task,
+    folder: Path,
+    options: ExportOptions,
+    metadata: dict[str, Any],
+    records: Records,
+) -> list[str]:
+    """Write the net with its table in one file, if it fits, note how far it is from the net, and return its name."""
+    samples = real_samples.loaded(task, records, real_samples.spread(records, options.samples))
+    apart = onnx_tables.write(graph, net, folder, options.fixed_batch, metadata, samples)
+    metadata["whole_apart"] = apart
+    return [] if apart is None else [onnx_tables.MODEL]
+
+
+def _columns_of_ids(task: Task) -> Sequence[str]:
+    """Return the names of the columns of categories that a net looks up."""
+    return next((each.names for each in getattr(task, "inputs", ()) if each.holds_ids and each.names), ())
 
 
 def refuse_too_large(path: Path, to: str) -> None:

@@ -24,6 +24,7 @@ from mxtrain.core.params_file import ArraysOneByOne, NamedArrays
 from mxtrain.inference import trained_run
 from mxtrain.models import remat
 from mxtrain.models.contract import Shape
+from mxtrain.models.nets.recommender_nets import OverRows
 from mxtrain.models.parameters import weights
 from mxtrain.models.rewrites import prelu
 from mxtrain.runtime import mx
@@ -64,14 +65,14 @@ def of_checkpoint(
 
 
 def of_net(net: Block, task: Task, path: Path | None = None) -> InferenceGraph:
-    """Return the graph of the task's net; UsageError for a net that is no graph.
+    """Return the graph of the task's net, or of what is behind its table; UsageError for a net that is no graph.
 
     Its weights are those of a file at `path`, each read when it is looked at, or without one the net's own.
     """
     run = task.run
     is_named = "model" in task.flags or program_objects.is_object(run.model.model)
     name = f"--model {run.model.model}" if is_named else f"--task {run.model.task}"
-    inputs = inputs_of(task)
+    net, inputs = (net.head, net.head_shapes) if isinstance(net, OverRows) else (net, inputs_of(task))
     symbol = traced(remat.unwrapped(net), name, list(inputs))
     makers = _makers(net, path)
     own = [each for each in symbol.list_arguments() if each not in inputs]

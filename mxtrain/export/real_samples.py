@@ -23,6 +23,7 @@ from mxtrain.data.loading.loader import Loader, Request, loader_options
 from mxtrain.data.loading.order import Ints
 from mxtrain.data.user.streams import Stream
 from mxtrain.export.inference_graph import InferenceGraph
+from mxtrain.models.nets.recommender_nets import OverRows
 from mxtrain.runtime import mx
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
@@ -85,7 +86,10 @@ def read(
     for arrays in loaded(task, records, spread(records, max(1, min(count, most))), batch):
         noting = _Noting(net)
         forward(noting, {name: to_device(each, mx.cpu()) for name, each in arrays.items()})
-        batches.append(_named(noting.inputs, graph, task))
+        inputs = noting.inputs
+        if isinstance(net, OverRows):  # whose graph is what is behind its table
+            inputs = list(net.head_inputs(*inputs).values())
+        batches.append(_named(inputs, graph, task))
     return batches
 
 

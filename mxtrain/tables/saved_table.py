@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mxtrain import native
-from mxtrain.tables import first_values, placement, row_files
+from mxtrain.tables import first_values, placement, row_files, row_format
 from mxtrain.tables.arena import ROW
 from mxtrain.tables.hashing import hashes_of
 from mxtrain.tables.row_format import RowFile
@@ -41,6 +41,23 @@ class SavedTable:
                 rows[positions[is_there][is_alive]] = records[ROW][is_alive]
                 positions = positions[~is_there]
         return rows
+
+
+def whole(folder: Path, name: str) -> tuple[Any, Any]:
+    """Return the ids of all rows of a table in a folder, ascending, and the rows."""
+    ids, rows = [], []
+    for share in row_files.shares_of(folder, name):
+        forgotten_step = max(each.header.forgotten_step for each in share)
+        newer: Any = np.zeros(0, np.int64)
+        for row_file in share:  # an increment before its base
+            records = np.concatenate([np.zeros(0, row_file.header.dtype), *row_format.read(row_file)])
+            is_alive = ~np.isin(records["id"], newer) & (records["last"] > forgotten_step)
+            ids.append(records["id"][is_alive])
+            rows.append(records[ROW][is_alive])
+            newer = records["id"]
+    all_ids, all_rows = np.concatenate(ids), np.concatenate(rows)
+    order = np.argsort(all_ids)
+    return all_ids[order], all_rows[order]
 
 
 class _SavedRecords:

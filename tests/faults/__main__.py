@@ -18,7 +18,7 @@ from typing import Callable, List, Tuple
 
 from tests.faults import samples
 from tests.faults.case import DONE_SECONDS, FAULTS, PHASES, WEIGHTS, Case, faults, has_ps_lite, roles
-from tests.faults.job import KINDS, cluster, result, started
+from tests.faults.job import ALONE, KINDS, cluster, result, started
 from tests.faults.strike import HUNG, RECOVERED, REFUSED, STOPPED, WRONG, FaultOutcome, strike
 
 MAX_FAULTS = 3  # of a job: it may restart as often
@@ -28,6 +28,7 @@ BEGIN = {
     "allreduce": "<!-- from here: --jobs allreduce -->\n",
     "owners": "<!-- from here: --jobs owners -->\n",
     "held": "<!-- from here: --jobs held -->\n",
+    "tables": "<!-- from here: --jobs tables -->\n",
 }
 END = "<!-- to here -->\n"
 Outcomes = List[FaultOutcome]
@@ -49,7 +50,8 @@ def main() -> int:
         nargs="+",
         choices=list(KINDS),
         default=list(KINDS),
-        help="allreduce: without servers; owners: servers move the weights; held: and lend layers to workers",
+        help="allreduce: without servers; owners: servers move the weights; held: and lend layers to workers; tables: "
+        "and have a table's rows",
     )
     parser.add_argument("--at-once", type=int, default=1, help="jobs that run at the same time")
     parser.add_argument("--job", type=int, help="the only one to run of those that are drawn")
@@ -104,7 +106,7 @@ def _fault(
 
 def same_results(shapes: list[Shape], folder: Path, data: list[str]) -> dict[str, tuple[object, ...]]:
     """Return the result of one process by kind, which jobs of these numbers of workers and servers have to the bit."""
-    alone = {kind: ["--hold", "layers"] if kind == "held" else [] for _, _, kind in shapes}
+    alone = {kind: ALONE.get(kind, []) for _, _, kind in shapes}
     expected = {kind: _undisturbed(folder / kind, [*data, *flags]) for kind, flags in alone.items()}
     for shape in shapes:
         if _undisturbed(folder / "-".join(map(str, shape)), [*data, *cluster(*shape)]) != expected[shape[2]]:

@@ -109,7 +109,13 @@ PHASES: dict[str, Callable[[FaultJob, str], object]] = {
 
 
 # What a job's servers do with weights, in words.
-WEIGHTS = {"dist_sync": "", "allreduce": "", "owners": " that own weights", "held": " that lend layers"}
+WEIGHTS = {
+    "dist_sync": "",
+    "allreduce": "",
+    "owners": " that own weights",
+    "held": " that lend layers",
+    "tables": " that own rows",
+}
 
 
 def has_ps_lite(num_servers: int, kind: str) -> bool:

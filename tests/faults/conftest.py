@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults import samples
 from tests.faults.case import DONE_SECONDS
-from tests.faults.job import FLAGS, result
+from tests.faults.job import FLAGS, LENGTH, OF_TABLES, result
 from tests.support.commands import Command
 
 
@@ -20,7 +20,23 @@ def undisturbed(
     data: list[str], tmp_path_factory: pytest.TempPathFactory, command: Command
 ) -> tuple[object, ...]:
     """The result of one process."""
+    return _result(FLAGS, data, tmp_path_factory, command)
+
+
+@pytest.fixture(scope="session")
+def undisturbed_tables(
+    data: list[str], tmp_path_factory: pytest.TempPathFactory, command: Command
+) -> tuple[object, ...]:
+    """The result of one process whose net has a table."""
+    found = _result([*OF_TABLES, *LENGTH], data, tmp_path_factory, command)
+    assert found[-1]  # rows
+    return found
+
+
+def _result(
+    flags: list[str], data: list[str], tmp_path_factory: pytest.TempPathFactory, command: Command
+) -> tuple[object, ...]:
     out = tmp_path_factory.mktemp("undisturbed") / "run"
-    done = command("mxtrain.fit", "--out", out, *FLAGS, *data, timeout=DONE_SECONDS)
+    done = command("mxtrain.fit", "--out", out, *flags, *data, timeout=DONE_SECONDS)
     assert done.returncode == 0, done.stderr
     return result(out)

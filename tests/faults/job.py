@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator
 from tests.faults.samples import ROOT
 from tests.faults.traces import MARK, Traces
 from tests.support.process_tree import roles
-from tests.support.runs import curve, is_now, newest, text
+from tests.support.runs import curve, is_now, newest, rows_of, text
 
 STEPS_PER_EPOCH, NUM_STEPS = 8, 24
 LENGTH = [
@@ -40,12 +40,17 @@ TIMES = ["--start-timeout", "15", "--silence-timeout", "3", "--stall-timeout", "
 SUPERVISOR = "supervisor"
 
 
+# A net whose patches of a picture are rows of a table.
+TABLE = "patches"
+OF_TABLES = ["--model", "tests.support.nets.table_nets:owned", *FLAGS[2 : -len(LENGTH)]]
+
 # What becomes of the weights in a job, by its kind: flags beside those of its workers and servers.
 KINDS = {
     "dist_sync": [],
     "allreduce": [],
     "owners": ["--update", "servers"],
     "held": ["--update", "servers", "--hold", "layers"],
+    "tables": ["--update", "servers", *OF_TABLES],
 }
 
 
@@ -56,6 +61,8 @@ def cluster(num_workers: int, num_servers: int = 1, kind: str = "dist_sync") -> 
 
 
 CLUSTER = cluster(2)
+# Flags of one process with the same result as jobs of a kind, where it needs some.
+ALONE = {"held": ["--hold", "layers"], "tables": OF_TABLES}
 
 
 class FaultJob:
@@ -146,10 +153,12 @@ def wait_for(happened: Callable[[], object], seconds: float) -> bool:
 def result(out: Path) -> tuple[Any, ...]:
     """The result of a run, whoever computed it: its records without times, and its newest checkpoint.
 
-    Of the checkpoint all arrays, among them running statistics, the optimizer's state and the grid, and all values.
+    Of the checkpoint all arrays, among them running statistics, the optimizer's state and the grid, all values, and the
+    rows of a table, if there is one.
     """
     checkpoint = newest(out)
     values = json.loads((checkpoint / "state.json").read_text())
     for name in ("config", "job", "modules"):  # they name folders, the cluster and what code a user gave
         del values[name]
-    return curve(out), values, {path.name: path.read_bytes() for path in checkpoint.glob("*.params")}
+    rows = rows_of(out, TABLE) if any(checkpoint.glob("*.rows")) else {}
+    return curve(out), values, {path.name: path.read_bytes() for path in checkpoint.glob("*.params")}, rows

@@ -51,6 +51,22 @@ OWNERS = [
         (SUPERVISOR, "SIGKILL", "mid-epoch", 3, 1),
     )
 ]
+TABLES = [
+    Case(role, fault, phase, num_workers=num_workers, num_servers=num_servers, kind="tables")
+    for role, fault, phase, num_workers, num_servers in (
+        ("server-0", "SIGKILL", "rendezvous", 2, 1),
+        ("server-1", "SIGKILL", "mid-epoch", 3, 2),
+        ("server-2", "SIGKILL", "checkpoint", 2, 3),
+        ("server-0", "SIGKILL", "checkpoint", 3, 1),
+        ("server-1", "frozen", "evaluation", 2, 2),
+        ("server-0", "frozen for 4 s", "first step", 3, 2),
+        ("worker-0", "SIGKILL", "checkpoint", 2, 2),
+        ("worker-1", "SIGKILL", "mid-epoch", 4, 2),
+        ("worker-2", "frozen", "mid-epoch", 3, 2),
+        ("worker-1", "SIGTERM", "mid-epoch", 2, 2),
+        (SUPERVISOR, "SIGKILL", "checkpoint", 2, 2),
+    )
+]
 STRANGERS = [
     Case(role, fault, phase)
     for role in ("scheduler", "server-0", "worker-1")
@@ -103,4 +119,14 @@ def test_a_job_recovers_or_stops_resumably(
     case: Case, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:
     (outcome,) = strike([case], tmp_path, data, undisturbed)
+    assert outcome.kind in expected_kinds(case), outcome.output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("case", TABLES, ids=str)
+def test_a_job_with_rows_on_servers_loses_none(
+    case: Case, tmp_path: Path, data: list[str], undisturbed_tables: tuple[object, ...]
+) -> None:
+    (outcome,) = strike([case], tmp_path, data, undisturbed_tables)
     assert outcome.kind in expected_kinds(case), outcome.output

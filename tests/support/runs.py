@@ -142,10 +142,10 @@ def scores_of(evaluation: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def rows_of(out: Path) -> dict[int, bytes]:
-    """The records of the table in a run's newest checkpoint, by id."""
+def rows_of(out: Path, table: str = "rows") -> dict[int, bytes]:
+    """The records of a table in a run's newest checkpoint, by id."""
     found: dict[int, bytes] = {}
-    for share in row_files.shares_of(newest(out), "rows"):
+    for share in row_files.shares_of(newest(out), table):
         for row_file in reversed(share):
             for piece in row_format.read(row_file):
                 found.update((int(each["id"]), each.tobytes()) for each in piece)

@@ -115,6 +115,11 @@ def constant_filled(node: Node, value: float) -> str:
     return node.constant(np.full(node.known(node.output, "its shape"), node.get("value", value)))
 
 
+def eye(node: Node) -> str:
+    rows, columns = node.output
+    return node.constant(np.eye(rows, columns, node.get("k", 0), dtype=np.float32))
+
+
 def arange(node: Node) -> str:
     first, end = node.get("start", 0.0), node.get("stop", None)
     first, end = (0.0, first) if end is None else (first, end)
@@ -261,7 +266,7 @@ OPERATORS: dict[str, Translation] = {
         "_full": functools.partial(constant_filled, value=1.0),
     },
     **{name: functools.partial(constant_filled, value=0.0) for name in ("_zeros", "_zeros_without_dtype")},
-    **{"_arange": arange, "cumsum": cumsum, "_np_cumsum": cumsum},
+    **{"_arange": arange, "_eye": eye, "cumsum": cumsum, "_np_cumsum": cumsum},
     **{
         "argmax": functools.partial(argument, operator="ArgMax"),
         "argmin": functools.partial(argument, operator="ArgMin"),

@@ -17,6 +17,7 @@ from mxtrain.runtime.types import Block, NDArray
 
 nn = mx.gluon.nn
 IDS, NUMBERS, LENGTHS = "ids", "numbers", "_lengths"
+ROWS = "rows"  # that a head takes
 
 Inputs = Mapping[str, Shape]
 
@@ -51,23 +52,37 @@ class OverRows(mx.gluon.Block):
 
     def __init__(self, inputs: Inputs, sizes: Sizes, head: Head, width: int, **options: Any):
         super().__init__(prefix="recommender_")
-        self._names = list(inputs)
+        self.names, self.shapes = list(inputs), dict(inputs)
         with self.name_scope():
-            self.rows = Table("rows", sizes.outputs + width, field=IDS if IDS in inputs else "", **options)
+            self.rows = Table(ROWS, sizes.outputs + width, field=IDS if IDS in inputs else "", **options)
             self.head = head
         head.hybridize(static_alloc=True, static_shape=True)
 
     def forward(self, *arrays: NDArray) -> NDArray:
         """Return the outputs of samples, (samples, outputs)."""
-        named = dict(zip(self._names, arrays))
+        return self.head(*self.head_inputs(*arrays).values())
+
+    def head_inputs(self, *arrays: NDArray) -> dict[str, NDArray]:
+        """Return what the head takes: rows, looked up and those of lists averaged, and numbers, if there are some."""
+        named = dict(zip(self.names, arrays))
         fields = [self.rows(named[IDS])] if IDS in named else []
         fields += [
-            self.rows.pooled(named[name], named[name + LENGTHS], MEAN).expand_dims(1)
-            for name in self._names
-            if name + LENGTHS in named
+            self.rows.pooled(named[name], named[name + LENGTHS], MEAN).expand_dims(1) for name in self.lists
         ]
-        looked_up = mx.nd.concat(*fields, dim=1) if len(fields) > 1 else fields[0]
-        return self.head(looked_up, *([named[NUMBERS]] if NUMBERS in named else []))
+        rows = mx.nd.concat(*fields, dim=1) if len(fields) > 1 else fields[0]
+        return {ROWS: rows, **({NUMBERS: named[NUMBERS]} if NUMBERS in named else {})}
+
+    @property
+    def lists(self) -> list[str]:
+        """The names of the arrays that are lists of ids."""
+        return [name for name in self.names if name + LENGTHS in self.names]
+
+    @property
+    def head_shapes(self) -> dict[str, Shape]:
+        """The shapes of what the head takes of a sample."""
+        sizes = self.head.sizes
+        rows = {ROWS: (sizes.num_fields, sizes.outputs + sizes.width)}
+        return {**rows, **({NUMBERS: (sizes.num_numbers,)} if sizes.num_numbers else {})}
 
 
 class Sizes(NamedTuple):
@@ -84,22 +99,22 @@ class Head(mx.gluon.HybridBlock):
 
     def __init__(self, sizes: Sizes, prefix: str):
         super().__init__(prefix=prefix)
-        self._sizes = sizes
+        self.sizes = sizes
 
     def summed(self, F: Any, rows: Any) -> tuple[Any, Any]:
         """Return the sums over all fields of their weights, (samples, outputs), and of their vectors.
 
         As a product of matrices, since MXNet adds over an axis in the middle number by number.
         """
-        outputs, width = self._sizes.outputs, self._sizes.width
-        of_all_fields = F.tile(F.eye(outputs + width), reps=(1, self._sizes.num_fields))
+        outputs, width = self.sizes.outputs, self.sizes.width
+        of_all_fields = F.tile(F.eye(outputs + width), reps=(1, self.sizes.num_fields))
         sums = F.FullyConnected(rows, of_all_fields, no_bias=True, num_hidden=outputs + width)
         weights = F.slice_axis(sums, axis=1, begin=0, end=outputs)
         return weights, F.slice_axis(sums, axis=1, begin=outputs, end=None)
 
     def vectors(self, F: Any, rows: Any) -> Any:
         """Return the vectors, (samples, fields, width)."""
-        return F.slice_axis(rows, axis=2, begin=self._sizes.outputs, end=None)
+        return F.slice_axis(rows, axis=2, begin=self.sizes.outputs, end=None)
 
 
 class WideAndDeep(Head):
@@ -139,13 +154,13 @@ class DeepFm(WideAndDeep):
     def hybrid_forward(self, F: Any, rows: Any, numbers: Any = None, of_numbers: Any = None) -> Any:
         weights, total = self.summed(F, rows)
         flat = F.flatten(self.vectors(F, rows))
-        squares = self._dot_ones(F, F.square(flat), self._sizes.num_fields * self._sizes.width)
+        squares = self._dot_ones(F, F.square(flat), self.sizes.num_fields * self.sizes.width)
         if numbers is not None:
             of_numbers = F.reshape(of_numbers, shape=(-3, -2))  # without the axis of samples
             total = total + F.dot(numbers, of_numbers)
-            of_number = self._dot_ones(F, F.square(of_numbers), self._sizes.width)
+            of_number = self._dot_ones(F, F.square(of_numbers), self.sizes.width)
             squares = squares + F.dot(F.square(numbers), of_number)
-        pairs = self._dot_ones(F, F.square(total), self._sizes.width) - squares
+        pairs = self._dot_ones(F, F.square(total), self.sizes.width) - squares
         return F.broadcast_add(self.wide_and_deep(F, weights, flat, numbers), 0.5 * pairs)
 
     def _dot_ones(self, F: Any, matrix: Any, width: int) -> Any:

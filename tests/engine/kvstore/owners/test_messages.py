@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from typing import Any
 
-import numpy as np
 import pytest
 
 from mxtrain.config import Optim
 from mxtrain.core.errors import RestartMe
-from mxtrain.kvstore import connections
 from mxtrain.kvstore.owners import layout as layouts
 from mxtrain.kvstore.owners import messages, server, watch
-from mxtrain.kvstore.owners.messages import HEAD, PURPOSES, PUSHES, REQUESTS, WATCH, Head, Message
+from mxtrain.kvstore.owners.messages import PUSHES, REQUESTS, WATCH, Head, Message
 from mxtrain.optim.sums.grid import BLOCK
 from mxtrain.runtime import mx
 from tests.support.jobs.allreduce_jobs import numbers_of
 from tests.support.jobs.owner_jobs import Threads
+from tests.support.jobs.owner_messages import ends_of, integers, message
 
 SIZES = [BLOCK + 5, 3]
 HUGE = 1 << 62
@@ -27,25 +24,6 @@ HUGE = 1 << 62
 def layout_text() -> bytes:
     parameters = [mx.gluon.Parameter(f"p{index}", shape=(size,)) for index, size in enumerate(SIZES)]
     return layouts.of_parameters(parameters, Optim(optimizer="sgd")).to_json()
-
-
-def message(head: Head, body: bytes = b"", num_bytes: int | None = None) -> bytes:
-    return HEAD.pack(*head._replace(num_bytes=len(body) if num_bytes is None else num_bytes)) + body
-
-
-def integers(*numbers: int) -> bytes:
-    return np.array(numbers, np.int64).tobytes()
-
-
-def ends_of(number: int) -> dict[bytes, socket.socket]:
-    """Connections of a worker to the server with this number."""
-    found = {}
-    for purpose in PURPOSES:
-        connection = connections.connect(number, purpose, 0, time.monotonic() + 20)
-        assert connection is not None
-        connection.settimeout(20)
-        found[purpose] = connection
-    return found
 
 
 WEIGHTS = bytes(4 * SIZES[0])
