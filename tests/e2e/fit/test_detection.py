@@ -33,6 +33,12 @@ def test_boxes_of_some_pictures_are_learnt(shapes: Path, tmp_path: Path, command
     assert done.returncode == 0, done.stderr
     judged = [each for each in records(tmp_path) if each["kind"] == "eval"]
     assert max(each["val_map_50"] for each in judged) > 0.9 > judged[0]["val_map_50"]
+    # Labels of what is predicted may be any.
+    with RecordWriter(tmp_path / "classes.rec") as writer:
+        key, _, payload = open_records(shapes).read(1)
+        writer.write(key, 3.0, bytes(payload))
+    told = command("mxtrain.predict", tmp_path, tmp_path / "classes.rec", "--json")
+    assert told.returncode == 0 and "detections" in json.loads(told.stdout), told.stderr
 
     line = [
         tmp_path,
