@@ -244,7 +244,8 @@ def parse_of_boxes(text: str) -> list[Spec]:
     several = [name for name in names if is_of_several(name)]
     if names[: len(several)] != several or len(set(several)) < len(several):
         raise UsageError(
-            f"--augment {text}: {' and '.join(sorted(set(several)))} are of whole pictures; give them first, and once"
+            f"--augment {text}: what makes one picture of several begins with whole ones; give {', '.join(several)} "
+            "first, each once"
         )
     if LETTERBOX in names[:-1]:
         raise UsageError(

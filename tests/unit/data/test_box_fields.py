@@ -11,12 +11,13 @@ import pytest
 
 from examples import boxed_shapes
 from mxtrain.config import Run
-from mxtrain.core.errors import DataError
-from mxtrain.data.boxes import box_fields, box_labels
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.boxes import box_checks, box_fields, box_labels
 from mxtrain.data.loading.assembly import SampleAssembly
 from mxtrain.data.loading.loader import Loader, LoaderOptions, Request
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.records.record_writer import RecordWriter
+from mxtrain.data.user.streams import Stream
 
 NUM_CLASSES = len(boxed_shapes.SHAPES)
 EVERYTHING = "mosaic:p=0.7+mixup+expand+iou_crop+scale_jitter+flip+colour_jitter+letterbox"
@@ -120,3 +121,15 @@ def test_what_is_learnt_ends_at_the_border_and_what_is_judged_does_not(tmp_path:
         judged, learnt = (loaded(assembly_of(path, augment, 0, each), 1)[0][1] for each in (False, True))
         assert len(judged) == 4 and learnt[:, 4].tolist() == [0]
         assert learnt[0, 0] == (8 if "letterbox" in augment else 0)
+
+
+def test_other_samples_are_not_drawn_from_a_stream() -> None:
+    shown = iter(boxed_shapes.samples(100, seed=0, size=48))
+    stream = Stream("mine:shapes", lambda: shown, box_fields.record_of, 20, batch_size=4)
+    for augment in ("iou_crop+flip", "none"):
+        run = Run.of(task="detection", augment=augment)
+        box_checks.refuse_mixing(box_fields.transform_of(run, is_training=True), stream)
+    for augment in ("mosaic", "mixup+flip"):
+        run = Run.of(task="detection", augment=augment)
+        with pytest.raises(UsageError, match="those of mine:shapes pass by once"):
+            box_checks.refuse_mixing(box_fields.transform_of(run, is_training=True), stream)

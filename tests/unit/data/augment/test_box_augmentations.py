@@ -169,8 +169,8 @@ def test_a_change_of_ones_own() -> None:
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("flip+mosaic", "mosaic are of whole pictures; give them first"),
-        ("mosaic+mosaic", "give them first, and once"),
+        ("flip+mosaic", "give mosaic first, each once"),
+        ("mosaic+mosaic", "give mosaic, mosaic first, each once"),
         ("letterbox+flip", "give it last"),
         ("iou_crops", "did you mean 'iou_crop'"),
         ("expand:ratio=2", "no number 'ratio'"),
