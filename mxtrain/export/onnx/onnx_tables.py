@@ -1,7 +1,7 @@
 """A net with a table as files of ONNX: what is behind the table, the table beside it, and both in one where they fit.
 
-`net.onnx` takes rows that were looked up; the table's own files lie beside it, as docs/tables.md has them. Where all
-rows fit into a file, `whole.onnx` takes ids and looks them up itself. Owns the nodes of the lookup: the place of an id
+net.onnx takes rows that were looked up; the table's own files lie beside it, as docs/tables.md has them. Where all
+rows fit into a file, whole.onnx takes ids and looks them up itself. Owns the nodes of the lookup: the place of an id
 among all, ascending, by halving; an id without a row has zeros, the mean of what rows begin with.
 """
 
@@ -109,7 +109,7 @@ def _put(path: Path, place: Path) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Pen:
-    """What lookups are written with: nodes, and constants by name, each once."""
+    """Nodes of lookups that are written, and constants by name, each once."""
 
     onnx: Any
     batch: Any  # of inputs: a name, or a number
