@@ -1,0 +1,22 @@
+"""The benchmark of detection: its recipe and its bars."""
+
+from __future__ import annotations
+
+from benchmarks.detecting import __main__ as detecting
+from benchmarks.detecting.__main__ import OURS, THEIRS, Trained
+
+
+def test_the_rate_falls_where_it_does_in_gluoncvs_recipe() -> None:
+    assert detecting.lower_rate_at(240) == [160, 200] and detecting.lower_rate_at(2) == [1, 2]
+
+
+def test_bars_are_of_means_over_seeds_and_of_ratios_of_each() -> None:
+    found = {
+        OURS: [Trained(0.5, 13.0), Trained(0.7, 20.0), Trained(0.6, 10.0)],
+        THEIRS: [Trained(0.6, 10.0), Trained(0.6, 10.0), Trained(0.6, 10.0)],
+    }
+    precision, speed = detecting.bars(found)
+    assert (precision.found, precision.is_met) == ("0.600, 0.600", True)
+    assert (speed.found, speed.is_met) == ("1.30", True)
+    found[OURS][0] = Trained(0.4, 13.0)
+    assert not detecting.bars(found)[0].is_met
