@@ -34,6 +34,7 @@ from mxtrain.tasks.targets.number_targets import PredictedNumbers
 from mxtrain.tasks.task import Description
 
 CLICKS = "binary_cross_entropy"
+FEW = 0.01  # of all targets: so many that are no clicks are taken for mistakes
 
 
 class Recommendation(TaskOfInputs):
@@ -162,7 +163,22 @@ def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[st
     are_clicks = label_checks.are_yes_or_no(train.labels())
     if loss in loss_names.of_target(loss_names.LABELS) or (loss == loss_names.AUTO and are_clicks):
         return {"class_names": _check_clicks(train, list(names))}
+    if loss == loss_names.AUTO:
+        _refuse_almost_clicks(train, names)
     return {"targets": targets.check_targets(train, val, tuple(names)).as_json()}
+
+
+def _refuse_almost_clicks(train: Dataset, names: Sequence[str]) -> None:
+    """Refuse targets nearly all of which are clicks, as a single wrong one would make numbers of all."""
+    rows = train.labels().reshape(len(train), -1)
+    others = np.argwhere(~np.isin(rows, (-1, 0, 1)))
+    if 0 < len(others) < FEW * rows.size:
+        row, column = others[0].tolist()
+        share = 1 - len(others) / rows.size
+        raise DataError(
+            f"{train.where(row)}: its {names[column]} is {rows[row, column]:g}, and {share:.2%} of the "
+            "targets are 0, 1 or -1; mend it, or say with --loss what they are, as l2 (numbers)"
+        )
 
 
 def _check_clicks(dataset: Dataset, names: list[str]) -> list[str]:

@@ -52,6 +52,19 @@ def test_what_is_learnt_is_seen_in_the_data(
     assert task.score.name == ("auc" if "yes" in summary else "rmse")
 
 
+def test_a_few_targets_among_clicks_that_are_none_are_named(tmp_path: Path) -> None:
+    def written(targets: list[str]) -> str:
+        return csv(tmp_path, "y,user\n" + "".join(f"{each},u{place}\n" for place, each in enumerate(targets)))
+
+    clicks = ["0", "1"] * 300
+    with pytest.raises(
+        DataError, match=r"a.csv: row 302: its y is 2, and 99.83% of the targets are 0, 1 or -1"
+    ):
+        task_of(written([*clicks[:300], "2", *clicks[301:]]))
+    assert task_of(written([*clicks[:300], "2", *clicks[301:]]), "--loss l2").score.name == "rmse"
+    assert task_of(written([*clicks, *["3"] * 7])).score.name == "rmse"  # more than one in a hundred
+
+
 def test_several_labels_and_a_weight(tmp_path: Path) -> None:
     text = "like,buy,user,w\n1,0,a,2\n0,0,b,1\n"
     task = task_of(csv(tmp_path, text), "--target like,buy --sample-weight w")
