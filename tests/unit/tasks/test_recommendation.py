@@ -60,9 +60,9 @@ def test_a_few_targets_among_clicks_that_are_none_are_named(tmp_path: Path) -> N
     with pytest.raises(
         DataError, match=r"a.csv: row 302: its y is 2, and 99.83% of the targets are 0, 1 or -1"
     ):
-        task_of(written([*clicks[:300], "2", *clicks[301:]]))
+        task_of(written([*clicks[:300], "2", *clicks[301:]]), "")
     assert task_of(written([*clicks[:300], "2", *clicks[301:]]), "--loss l2").score.name == "rmse"
-    assert task_of(written([*clicks, *["3"] * 7])).score.name == "rmse"  # more than one in a hundred
+    assert task_of(written([*clicks, *["3"] * 7]), "").score.name == "rmse"  # more than one in a hundred
 
 
 def test_several_labels_and_a_weight(tmp_path: Path) -> None:
