@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from pathlib import Path
 from typing import Iterable
 
@@ -12,6 +13,7 @@ from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.core.opencv import cv2
 from mxtrain.data.arrays.array_fields import sidecar_path
+from mxtrain.data.boxes import box_drawing, box_labels
 from mxtrain.data.decode import decoding
 from mxtrain.data.decode.jpeg import BadPicture
 from mxtrain.data.labels.label_checks import are_yes_or_no
@@ -20,7 +22,7 @@ from mxtrain.data.records.recordio import Floats, Ints, Label
 from mxtrain.data.text.tokens import tokens_path
 
 from . import drawing
-from .checking import copies_list, fingerprints
+from .checking import boxes, copies_list, fingerprints
 from .checking.copies_list import ListedPair, ListedPicture
 from .drawing import Canvas
 
@@ -36,7 +38,8 @@ def show(path: Path, out: Path, num: int, class_name: str | None, seed: int) -> 
     if sidecar_path(path).exists():
         raise UsageError(f"{path} holds arrays, not pictures: there is nothing to show")
     positions = _choose(records, num, class_name, seed).tolist()
-    _draw((_tile(records, position, "key") for position in positions), len(positions), out)
+    has_boxes = _has_boxes(records)
+    _draw((_tile(records, position, "key", has_boxes) for position in positions), len(positions), out)
     return len(positions)
 
 
@@ -87,8 +90,10 @@ def _draw(tiles: Iterable[Canvas], num_tiles: int, out: Path, tile_width: int = 
 
 def _choose(records: RecordFile, num: int, class_name: str | None, seed: int) -> Ints:
     """Draw positions at random, and return them sorted by class."""
-    labels = records.labels()
     positions = np.arange(len(records))
+    if _has_boxes(records):
+        return _choose_boxed(records, num, class_name, seed)
+    labels = records.labels()
     if class_name is not None:
         label = _label_of(records, class_name)
         is_in = _has_class(labels, label, len(records.class_names or ()))
@@ -99,6 +104,34 @@ def _choose(records: RecordFile, num: int, class_name: str | None, seed: int) ->
     first_label = labels[drawn] if labels.ndim == 1 else labels[drawn, 0]
     by_class: Ints = drawn[np.lexsort((drawn, first_label))]
     return by_class
+
+
+def _has_boxes(records: RecordFile) -> bool:
+    labels = records.label_rows()
+    rows = [float(label[0]) if len(label) == 1 else label for label in labels]
+    return boxes.are_boxes(rows, len(records.class_names or ()))
+
+
+def _choose_boxed(records: RecordFile, num: int, class_name: str | None, seed: int) -> Ints:
+    """Draw positions of pictures with boxes at random, with a box of a class if one is named; return them in order."""
+    positions = np.arange(len(records))
+    if class_name is not None:
+        which = _label_of(records, class_name)
+        is_in = [which in boxes.count([label]) for label in records.label_rows()]
+        positions = np.flatnonzero(is_in)
+        if not len(positions):
+            raise DataError(f"{records.path}: has no picture with a box of class '{class_name}'")
+    drawn: Ints = np.sort(np.random.default_rng(seed).permutation(positions)[:num])
+    return drawn
+
+
+def _with_boxes(records: RecordFile, label: Label, pixels: Canvas) -> Canvas:
+    """Return a picture with its boxes drawn, in RGB as it came."""
+    height, width = pixels.shape[:2]
+    rows = box_labels.boxes_of(label, width, height)
+    numbers = rows[:, 4].astype(int).tolist()
+    names = [_class_name(records, number) for number in numbers]
+    return box_drawing.drawn(pixels, rows[:, :4], numbers, names)
 
 
 def _has_class(labels: Floats, label: int, num_names: int) -> npt.NDArray[np.bool_]:
@@ -120,7 +153,7 @@ def _label_of(records: RecordFile, class_name: str) -> int:
     raise UsageError(f"--class: {records.path} has no class '{class_name}'{nearest(class_name, names)}")
 
 
-def _tile(records: RecordFile, position: int, before_key: str) -> Canvas:
+def _tile(records: RecordFile, position: int, before_key: str, has_boxes: bool = False) -> Canvas:
     key = int(records.keys[position])
     source = records.source_names().of(key)
     named = f"{before_key} {key}" + (f": {source.rpartition('/')[2]}" if source else "")
@@ -128,14 +161,18 @@ def _tile(records: RecordFile, position: int, before_key: str) -> Canvas:
     tile[:_TILE] = _FRAME_COLOUR
     try:
         record = records.read(position)
-        picture = _fit(cv2.cvtColor(decoding.decode(record.payload), cv2.COLOR_RGB2BGR))
-    except (BadPicture, DataError):
+        pixels = decoding.decode(record.payload)
+        if has_boxes:
+            pixels = _with_boxes(records, record.label, pixels)
+        picture = _fit(cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
+    except (BadPicture, DataError, ValueError):
         drawing.write(tile, "damaged", left=8, bottom=_TILE // 2, size=0.6)
         drawing.write(tile, named, left=2, bottom=_TILE + 32, size=0.42, width=_TILE)
         return tile
     top, left = (_TILE - picture.shape[0]) // 2, (_TILE - picture.shape[1]) // 2
     tile[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
-    drawing.write(tile, caption(records, record.label), left=2, bottom=_TILE + 15, size=0.42, width=_TILE)
+    words = _boxes_in_words(records, record.label) if has_boxes else caption(records, record.label)
+    drawing.write(tile, words, left=2, bottom=_TILE + 15, size=0.42, width=_TILE)
     drawing.write(tile, named, left=2, bottom=_TILE + 32, size=0.42, width=_TILE)
     return tile
 
@@ -157,6 +194,12 @@ def caption(records: RecordFile, label: Label) -> str:
     if are_yes_or_no(label):
         return " ".join(name for name, number in zip(names, label) if number > 0)
     return ", ".join(f"{name} {number:g}" for name, number in zip(names, label))
+
+
+def _boxes_in_words(records: RecordFile, label: Label) -> str:
+    counts = collections.Counter(box_labels.boxes_of(label, 1, 1)[:, 4].tolist())
+    words = [f"{count} {_class_name(records, number)}" for number, count in sorted(counts.items())]
+    return ", ".join(words) or "no box"
 
 
 def _class_name(records: RecordFile, number: float) -> str:

@@ -11,10 +11,13 @@ import pytest
 
 from mxtrain.core.errors import DataError, Stop, UsageError
 from mxtrain.core.opencv import cv2
-from mxtrain.data.boxes import box_labels
-from mxtrain.data.records.record_file import open_records
+from mxtrain.data.boxes import box_drawing, box_labels
+from mxtrain.data.records.record_file import classes_path, open_records
+from mxtrain.data.records.record_writer import RecordWriter
+from tools.im2rec_wrapper.checking.check import check
 from tools.im2rec_wrapper.packing.options import Options
 from tools.im2rec_wrapper.packing.pack import pack
+from tools.im2rec_wrapper.show import show
 
 WIDTH, HEIGHT = 80, 60
 NAMES = ["cat", "dog"]
@@ -212,6 +215,68 @@ def test_mxnet_and_gluoncv_read_what_is_written(tmp_path: Path) -> None:
     rows = next(iter(batches)).label[0].asnumpy()
     places = [row[4 + int(row[4]) :] for row in rows]  # behind four numbers of the iterator's and the header
     assert places[0][:5] == pytest.approx([0, 0.1, 0.1, 0.5, 0.5])
+
+
+def recorded(path: Path, labels: list[list[float]], names: str = "cat\ndog\n") -> Path:
+    """Write pictures whose labels, but for the header, are these."""
+    with RecordWriter(path) as writer:
+        for key, label in enumerate(labels):
+            pixels = cv2.imencode(".png", np.full((HEIGHT, WIDTH, 3), 40 * key, np.uint8))[1].tobytes()
+            writer.write(key, np.array([2, 6, *label], np.float32), pixels)
+    classes_path(path).write_text(names)
+    return path
+
+
+GOOD = [[0, 0.1, 0.1, 0.5, 0.5, 0], [], [1, 0.2, 0.2, 0.6, 0.9, 2, 0, 0, 0, 1, 1, 1]]
+
+
+def test_good_boxes_are_counted_and_nothing_is_found(tmp_path: Path) -> None:
+    report = check([recorded(tmp_path / "a.rec", GOOD)])
+    assert not [each for each in report.findings if each.fault != "near-duplicate"]
+    assert [(each.name, each.num_images) for each in report.files[0].classes] == [("cat", 2), ("dog", 1)]
+
+
+@pytest.mark.parametrize(
+    ("label", "fault", "words"),
+    [
+        ([2, 0.1, 0.1, 0.5, 0.5, 0], "box", "of class 2: there is no such class; the list has 2"),
+        ([0.5, 0.1, 0.1, 0.5, 0.5, 0], "box", "there is no such class"),
+        ([0, 8, 6, 40, 30, 0], "box", "in pixels, not in shares"),
+        ([0, 0.5, 0.1, 0.1, 0.5, 0], "box", "its right or lower side is before the other"),
+        ([0, 0.5, 0.1, 0.5, 0.5, 0], "box", "empty"),
+        ([0, 1.1, 0.1, 1.5, 0.5, 0], "box", "outside its picture"),
+        ([0, -0.2, 0.1, 0.5, 0.5, 0], "odd-box", "reaches outside its picture"),
+        ([0, 0.1, 0.1, 0.5, 0.5, 0] * 2, "odd-box", "there twice"),
+        ([0, np.nan, 0.1, 0.5, 0.5, 0], "label", "a number that is not finite"),
+        ([0, 0.1, 0.1, 0.5], "label", "which are no header of boxes"),
+    ],
+)
+def test_check_names_the_record_of_a_wrong_box(
+    label: list[float], fault: str, words: str, tmp_path: Path
+) -> None:
+    report = check([recorded(tmp_path / "a.rec", [*GOOD, label])])
+    (finding,) = [each for each in report.findings if each.fault in ("box", "odd-box", "label")]
+    assert finding.fault == fault and words in finding.text and "record 3 (key 3" in finding.text
+
+
+def test_numbers_and_several_classes_are_no_boxes(tmp_path: Path) -> None:
+    for labels in ([[0, 1], [1, 0]], [[6.0, 3], [1, 0.5]]):
+        path = tmp_path / "a.rec"
+        with RecordWriter(path) as writer:
+            for key, label in enumerate(labels):
+                writer.write(key, np.array(label, np.float32), b"picture")
+        assert not {"box", "odd-box"} & {each.fault for each in check([path], decode=False).findings}
+
+
+def test_a_sheet_has_the_boxes_on_its_pictures(tmp_path: Path) -> None:
+    path, out = recorded(tmp_path / "a.rec", GOOD), tmp_path / "sheet.png"
+    assert show(path, out, num=5, class_name=None, seed=0) == 3
+    sheet = cv2.cvtColor(cv2.imread(str(out)), cv2.COLOR_BGR2RGB)
+    for which in (0, 1):
+        assert (sheet == box_drawing.colour_of(which)).all(axis=2).sum() > 50
+    assert show(path, out, num=5, class_name="dog", seed=0) == 1
+    with pytest.raises(DataError, match="has no picture with a box of class 'bee'"):
+        show(recorded(path, GOOD, "cat\ndog\nbee\n"), out, num=5, class_name="bee", seed=0)
 
 
 def edited(text: str, new: str) -> Callable[[Path], Path]:

@@ -14,6 +14,7 @@ from mxtrain.data.records import recordio
 from mxtrain.data.records.record_file import classes_path
 from mxtrain.data.records.recordio import BadRecord, Label
 
+from . import boxes
 from .findings import Finding, of_file, of_record
 from .structure import RecordTable
 
@@ -30,11 +31,15 @@ def count_classes(table: RecordTable) -> tuple[list[Class], list[Finding]]:
     """Return the classes, none where labels are no class numbers, and the findings about labels and class list.
 
     With several labels a record, each label is a class's: above 0 where the class is in the picture, below 0 where that
-    is unknown.
+    is unknown. Of boxes the images of a class are those that have a box of it.
     """
     names, counts_listed, findings = _read_list(table)
-    findings += _check_labels(table, len(names) if names else None)
-    counts = _count(table.labels, len(names))
+    if boxes.are_boxes(table.labels, len(names)):
+        findings += boxes.check(table, len(names))
+        counts: Counter[int] | None = boxes.count(table.labels)
+    else:
+        findings += _check_labels(table, len(names) if names else None)
+        counts = _count(table.labels, len(names))
     if counts is None:
         return [], findings
     labels = range(len(names)) if names else sorted(counts)

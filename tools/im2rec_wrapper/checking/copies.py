@@ -24,6 +24,8 @@ from .structure import RecordTable
 _SHARD = re.compile(r"-\d+-of-\d+$")
 _THUMBNAIL_BYTES = 3 * fingerprints.THUMBNAIL_SIDE**2
 
+MOST_NUMBERS = 8  # of a label that are told
+
 
 class CopyFinder:
     """Collects the fingerprints of all records, 80 bytes each, and then finds those that agree."""
@@ -94,7 +96,9 @@ class CopyFinder:
 
 
 def _text(label: Label) -> str:
-    return f"labelled {label:g}" if isinstance(label, float) else f"labelled {label.tolist()}"
+    if isinstance(label, float):
+        return f"labelled {label:g}"
+    return f"labelled {label.tolist()}" if len(label) <= MOST_NUMBERS else f"labelled by {len(label)} numbers"
 
 
 def _set_numbers(paths: Sequence[Path]) -> Ints:
