@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Iterator
 
-import cv2
 import numpy as np
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data.boxes import box_labels
 from mxtrain.data.records.record_file import classes_path
 from mxtrain.data.records.record_writer import RecordWriter

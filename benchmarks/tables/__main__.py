@@ -13,6 +13,9 @@
   ParameterServerStrategy, which is asynchronous. PyTorch and TensorFlow have their batches in memory, mxtrain reads
   them as `fit` does. A loss stands beside each speed.
 
+- `auc`, with `--ratings u.data` of MovieLens-100K: three seeds of a DeepFM beside PyTorch's with a dense table, from
+  the same weights by the same batches.
+
 Exit code 1 unless the bars were measured and are met.
 """
 
@@ -23,9 +26,9 @@ import argparse
 from benchmarks.harness import environments, parsing, tables
 from benchmarks.harness.processes import ROOT
 from benchmarks.harness.tables import Bar
-from benchmarks.tables import increments, memory, speed
+from benchmarks.tables import auc, increments, memory, speed
 
-PARTS = ("memory", "increments", "speed")
+PARTS = ("memory", "increments", "speed", "auc")
 
 
 def main() -> int:
@@ -48,6 +51,8 @@ def main() -> int:
         ran = speed.measured(options)
         texts.append(speed.table(ran))
         bars += speed.bars(ran)
+    if "auc" in options.only and options.ratings:
+        bars += auc.bars(auc.measured(options))
     lines, is_met = tables.render_bars(bars)
     tables.write(options.write, "tables", "\n\n".join([*texts, lines]))
     return int(not is_met)
@@ -59,6 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=10**8, help="of the largest table (%(default)s)")
     parser.add_argument("--kept-rows", type=int, default=10**7, help="of the one that is kept (%(default)s)")
     parser.add_argument("--ids", type=int, default=10**6, help="that clicks have (%(default)s)")
+    parsing.add_folder(parser, "--ratings", None, "a file of ratings, as MovieLens's u.data: for `auc`")
     parser.add_argument("--steps", type=int, default=60, help="of a run (%(default)s)")
     parser.add_argument("--deadline", type=float, default=1500, help="seconds of a job (%(default)s)")
     parsing.add_page(parser, ROOT / "docs" / "tables.md")

@@ -26,26 +26,36 @@ WIDTH, HIDDEN, SCALE = 16, (256, 128), 0.01
 class DeepFm(torch.nn.Module):
     """A weight and a vector for each id; weights, products of all pairs, and layers, added."""
 
-    def __init__(self, num_ids: int, is_sparse: bool):
+    def __init__(
+        self,
+        num_ids: int,
+        is_sparse: bool,
+        num_categories: int = clicks.NUM_CATEGORIES,
+        num_numbers: int = clicks.NUM_NUMBERS,
+    ):
         super().__init__()
         self.rows = torch.nn.EmbeddingBag(num_ids, 1 + WIDTH, mode="sum", sparse=is_sparse)
         torch.nn.init.uniform_(self.rows.weight, -SCALE, SCALE)
-        self.wide = torch.nn.Linear(clicks.NUM_NUMBERS, 1)
-        self.of_numbers = torch.nn.Parameter(torch.empty(clicks.NUM_NUMBERS, WIDTH).uniform_(-SCALE, SCALE))
+        if num_numbers:
+            self.wide = torch.nn.Linear(num_numbers, 1)
+            self.of_numbers = torch.nn.Parameter(torch.empty(num_numbers, WIDTH).uniform_(-SCALE, SCALE))
         layers: list[Any] = []
-        width = clicks.NUM_CATEGORIES * WIDTH + clicks.NUM_NUMBERS
+        width = num_categories * WIDTH + num_numbers
         for hidden in HIDDEN:
             layers += [torch.nn.Linear(width, hidden), torch.nn.ReLU()]
             width = hidden
         self.deep = torch.nn.Sequential(*layers, torch.nn.Linear(width, 1))
 
-    def forward(self, ids: Any, numbers: Any) -> Any:
+    def forward(self, ids: Any, numbers: Any = None) -> Any:
         rows = self.rows(ids.reshape(-1, 1)).reshape(*ids.shape, 1 + WIDTH)
         weights, vectors = rows[..., :1].sum(dim=1), rows[..., 1:]
-        found = weights + self.wide(numbers) + self.deep(torch.cat([vectors.flatten(1), numbers], dim=1))
-        fields = torch.cat([vectors, numbers[:, :, None] * self.of_numbers], dim=1)
+        fields, flat = vectors, vectors.flatten(1)
+        if numbers is not None:
+            weights = weights + self.wide(numbers)
+            flat = torch.cat([flat, numbers], dim=1)
+            fields = torch.cat([vectors, numbers[:, :, None] * self.of_numbers], dim=1)
         pairs = fields.sum(dim=1).square() - fields.square().sum(dim=1)
-        return (found + 0.5 * pairs.sum(dim=1, keepdim=True)).squeeze(1)
+        return (weights + self.deep(flat) + 0.5 * pairs.sum(dim=1, keepdim=True)).squeeze(1)
 
 
 def main() -> None:

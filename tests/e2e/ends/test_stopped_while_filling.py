@@ -66,7 +66,7 @@ def test_while_another_process_fills_it(slow_to_decode: Path, tmp_path: Path) ->
     (tmp_path / "cache").mkdir()
     fingerprint = pixel_cache.fingerprint_of(open_records(slow_to_decode))
     aside = record_writer.aside(
-        pixel_cache.pixels_path(tmp_path / "cache", fingerprint, config.Data().image_size)
+        pixel_cache.pixels_path(tmp_path / "cache", fingerprint, config.parse([]).data.image_size)
     )
     with open_alone(aside), warm_started(*flags(slow_to_decode, tmp_path, "--cache", "disk")) as run:
         wait_until(lambda: "waiting for another process" in log(tmp_path), run)

@@ -165,7 +165,8 @@ def test_memory_that_is_short_ends_in_words(monkeypatch: pytest.MonkeyPatch) -> 
 def test_address_space_that_is_short_ends_in_words() -> None:
     gc.collect()  # tables of other tests
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, before[1]))
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + (2 << 30), before[1]))
     try:
         with pytest.raises(UsageError, match=r"table users: no address space for .* give it max_rows"):
             Arena(TableOptions("users", 2))

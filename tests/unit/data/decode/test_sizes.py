@@ -179,7 +179,6 @@ def test_a_size_is_kept_in_one_way(tmp_path: Path) -> None:
         ("32x0", "--image-size 32x0: give 1 or more"),
         ("32x5000", "--image-size 32x5000: give 4096 or less"),
         ("-24", "--image-size -24: give a whole number"),
-        ("0", "--image-size 0: give 1 or more"),
         ("0x32", "--image-size 0x32: give 1 or more"),  # the number 50 to YAML
         ("1_0", "--image-size 1_0: give a whole number"),  # and 10
         ("1:30", "--image-size 1:30: give a whole number"),  # and 90
@@ -190,6 +189,10 @@ def test_what_is_no_size_is_refused(text: str, message: str, tmp_path: Path) -> 
     for flags in ([f"--image-size={text}"], ["--config", str(tmp_path / "run.yaml")]):
         with pytest.raises(UsageError, match=message):
             bounds.check(config.parse(flags))
+
+
+def test_no_size_is_what_is_left_out() -> None:
+    assert config.parse(["--image-size", "0"]) == config.parse([])
 
 
 def test_the_short_side_bounds_the_resize() -> None:
