@@ -6,7 +6,7 @@ import shutil
 import statistics
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def measured(folder: Path, num_rows: int, rounds: int) -> list[tuple[Kept, Kept]
     return found
 
 
-def _touch(arena: Arena, ids: np.ndarray) -> None:
+def _touch(arena: Arena, ids: Any) -> None:
     for start in range(0, len(ids), STEP_ROWS):
         some = ids[start : start + STEP_ROWS]
         arena.update(some, np.full((len(some), WIDTH), 0.1, np.float32), arena.step + 1, 0.1)
