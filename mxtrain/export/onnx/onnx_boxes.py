@@ -7,7 +7,6 @@ that are as likely as each other in all digits but the last, either may stay.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
@@ -47,13 +46,9 @@ def write(
             f"than {TOLERANCE:g} is refused"
         )
     suppress(onnx, model.graph, task)
-    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
-    onnx.helper.set_model_props(model, {**texts, "columns": " ".join(COLUMNS)})
-    (folder / MODEL).write_bytes(model.SerializeToString())
-    try:
-        onnx.checker.check_model(str(folder / MODEL), full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise DataError(f"the boxes of the onnx export are not what ONNX allows: {error}") from None
+    onnx_export.save(
+        model, folder / MODEL, {**metadata, "columns": " ".join(COLUMNS)}, "the boxes of the onnx export are"
+    )
     return apart
 
 

@@ -42,19 +42,24 @@ def write(
 
     Weights lie in a file beside it, written one by one, where a graph of less is not known to be: always if `is_held`.
     """
-    onnx = load("onnx")
     model = None if is_held or _num_bytes(graph) >= LARGEST_FILE else onnx_graph.convert(graph, batch)
     if model is None or model.ByteSize() >= LARGEST_FILE:
         with (folder / WEIGHTS).open("wb") as file:
             model = onnx_graph.convert(graph, batch, functools.partial(_tensor_beside, file))
+    save(model, folder / MODEL, metadata, f"the onnx export of {graph.name} is")
+    return sorted(path.name for path in folder.iterdir())
+
+
+def save(model: Any, path: Path, metadata: Mapping[str, Any], what: str) -> None:
+    """Write a model with its metadata, and check it; DataError, which begins with `what`, if ONNX does not allow it."""
+    onnx = load("onnx")
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
     onnx.helper.set_model_props(model, texts)
-    (folder / MODEL).write_bytes(model.SerializeToString())
+    path.write_bytes(model.SerializeToString())
     try:
-        onnx.checker.check_model(str(folder / MODEL), full_check=True)
+        onnx.checker.check_model(str(path), full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise DataError(f"the onnx export of {graph.name} is not what ONNX allows: {error}") from None
-    return sorted(path.name for path in folder.iterdir())
+        raise DataError(f"{what} not what ONNX allows: {error}") from None
 
 
 def _num_bytes(graph: InferenceGraph) -> int:

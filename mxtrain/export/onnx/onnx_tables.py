@@ -8,7 +8,6 @@ among all, ascending, by halving; an id without a row has zeros, the mean of wha
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 from pathlib import Path
@@ -89,13 +88,7 @@ def write(
     onnx = onnx_graph.load("onnx")
     model = onnx_graph.convert(graph, batch)
     _look_up(onnx, model.graph, net, ids, rows)
-    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
-    onnx.helper.set_model_props(model, texts)
-    (folder / MODEL).write_bytes(model.SerializeToString())
-    try:
-        onnx.checker.check_model(str(folder / MODEL), full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise DataError(f"the tables of the onnx export are not what ONNX allows: {error}") from None
+    onnx_export.save(model, folder / MODEL, metadata, "the tables of the onnx export are")
     return _apart(folder / MODEL, net, KnownRows(ids, rows), batch, samples)
 
 
