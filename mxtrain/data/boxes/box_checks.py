@@ -19,8 +19,6 @@ from mxtrain.data.interfaces import Dataset
 from mxtrain.data.labels import label_checks
 from mxtrain.data.user.streams import Stream
 
-BEYOND = 10.0  # a share of a side that no box reaches, but one in pixels does
-
 
 def class_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[str]:
     """Check the boxes of both data sets, and return a name for each class; one without a name has its number.
@@ -66,7 +64,7 @@ def _largest_class(dataset: Dataset, num_classes: int) -> int:
     for position, label in enumerate(dataset.label_rows() if hasattr(dataset, "label_rows") else ()):
         try:
             boxes = box_labels.boxes_of(label, 1, 1)
-            if (np.abs(boxes[:, :4]) > BEYOND).any():
+            if (np.abs(boxes[:, :4]) > box_labels.MOST_SHARE).any():
                 raise ValueError(
                     "its boxes are in pixels, and have to be shares of its width and height; pack it again"
                 )

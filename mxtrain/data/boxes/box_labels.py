@@ -15,6 +15,7 @@ from mxtrain.data.fields import Array
 
 HEADER, WITH_FLAGS = 2, 6  # numbers of the header, and of a box, as we write them
 NORMAL, DIFFICULT, CROWD = 0, 1, 2  # flags
+MOST_SHARE = 10.0  # of a side that a corner is at; beyond it boxes are in pixels
 COLUMNS = ("x1", "y1", "x2", "y2", "class", "flag")
 
 

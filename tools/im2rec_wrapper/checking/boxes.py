@@ -15,7 +15,6 @@ from .findings import Finding, of_record
 from .structure import RecordTable
 
 BEYOND = 0.01  # of a side that a box may reach outside by rounding
-IN_PIXELS = 10.0  # a share of a side that no box reaches
 
 
 def are_boxes(labels: Sequence[Label], num_names: int) -> bool:
@@ -63,7 +62,7 @@ def _faults(boxes: Array, num_classes: int) -> Iterator[tuple[str, str]]:
                 "box",
                 f"{shown}: there is no such class" + (f"; the list has {num_classes}" if num_classes else ""),
             )
-        elif np.abs(row[:4]).max() > IN_PIXELS:
+        elif np.abs(row[:4]).max() > box_labels.MOST_SHARE:
             yield "box", f"{shown}: in pixels, not in shares of the picture's sides"
         elif right < left or bottom < top:
             yield "box", f"{shown}: its right or lower side is before the other"

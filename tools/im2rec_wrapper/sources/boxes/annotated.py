@@ -138,7 +138,7 @@ def _row(box: Box, size: Size, in_shares: bool, number_of: dict[str, int]) -> tu
     if right < left or bottom < top:
         raise BadItem(f"{shown}: its right or lower side is before the other; swap them")
     width, height = size
-    if in_shares and max(map(abs, corners)) > 10:
+    if in_shares and max(map(abs, corners)) > box_labels.MOST_SHARE:
         raise BadItem(f"{shown}: in pixels, and has to be in shares of the picture's width and height")
     cut = [max(left, 0), max(top, 0), min(right, width), min(bottom, height)]
     if cut[2] <= cut[0] or cut[3] <= cut[1]:
