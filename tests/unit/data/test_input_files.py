@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -39,21 +38,20 @@ def test_a_folder_gives_its_pictures_sorted_at_any_depth(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a while")
-def test_a_folder_that_may_not_be_read_stops_no_other() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name)
-        path.chmod(0o755)
-        touch(path, "a/x.png", "b/y.png", "c/z.png")
-        (path / "b").chmod(0)
-        folder = Folder(path, PICTURES)
-        os.seteuid(65534)
-        try:
-            found = [each.name for each in folder]
-        finally:
-            os.seteuid(0)
-    assert found == ["x.png", "z.png"] and folder.problems == [
-        f"{path}/b: cannot be read (Permission denied)"
-    ]
+def test_a_folder_that_may_not_be_read_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    touch(tmp_path, "a/x.png", "b/y.png", "c/z.png")
+    (tmp_path / "b").chmod(0)
+    monkeypatch.chdir(tmp_path)  # what lies above need not be open to others
+    folder = Folder(Path(), PICTURES)
+    os.seteuid(65534)
+    try:
+        found = [each.name for each in folder]
+    finally:
+        os.seteuid(0)
+    assert found == ["x.png", "z.png"] and folder.problems == ["b: cannot be read (Permission denied)"]
 
 
 def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
