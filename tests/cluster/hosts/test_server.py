@@ -6,7 +6,6 @@ import os
 import pickle
 import socket
 import stat
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -185,18 +184,21 @@ def early_sockets(processes: Processes) -> list[Path]:
 
 
 @pytest.mark.system
-def test_another_user_cannot_connect_whatever_the_umask_is(tmp_path: Path) -> None:
+def test_another_user_cannot_connect_whatever_the_umask_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if os.geteuid():
         pytest.skip("needs root, to be another user")
     before = os.umask(0)
     try:
         with job(tmp_path, train_late) as processes, socket.socket(socket.AF_UNIX) as open_to_all:
             paths = early_sockets(processes)
-            with tempfile.TemporaryDirectory() as folder:
-                Path(folder).chmod(0o755)
-                open_to_all.bind(f"{folder}/socket")
-                open_to_all.listen()
-                reached = reached_by_nobody([*paths, Path(folder) / "socket"])
+            open_folder = tmp_path / "open"
+            open_folder.mkdir(mode=0o755)
+            monkeypatch.chdir(open_folder)  # what lies above need not be open to others
+            open_to_all.bind("socket")
+            open_to_all.listen()
+            reached = reached_by_nobody([*paths, Path("socket")])
             assert all(path.exists() for path in paths)
     finally:
         os.umask(before)
