@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 MANTISSA_BITS, HALF = 53, 26
+NUM_EXPONENTS, BIAS = 1 << 11, 1023 + 52  # as they stand in the bits of a float64; 0 has the unit of 1
 LOWEST = -1074 - MANTISSA_BITS  # the exponent of the unit, which every float64 is a multiple of
 
 
@@ -23,6 +24,15 @@ def of(values: Any) -> int:
         # In halves: as a whole int64 would have room for 1,024 of them only.
         high, low = of_exponent >> HALF, of_exponent & ((1 << HALF) - 1)
         total += ((int(high.sum()) << HALF) + int(low.sum())) << (exponent - MANTISSA_BITS - LOWEST)
+    return total
+
+
+def of_sums(sums: Any) -> int:
+    """Return what sums of mantissas by exponent, int64 (NUM_EXPONENTS, 2), come to: upper bits, and the lower 26."""
+    total = 0
+    for exponent in np.flatnonzero(sums.any(axis=1)).tolist():
+        high, low = sums[exponent].tolist()
+        total += ((high << HALF) + low) << (max(exponent, 1) - BIAS - LOWEST)
     return total
 
 

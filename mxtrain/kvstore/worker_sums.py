@@ -16,10 +16,10 @@ from mxtrain.kvstore.limbs import WideBlocks
 from mxtrain.kvstore.store import open_store
 from mxtrain.models.parameters import weights
 from mxtrain.models.parameters.running_statistics import num_elements
-from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.sums.gradients import compute_gradient_in
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.runtime import mx
+from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray, Parameter, SummingStore
 
 

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 INTERFACE = (
-    4  # of the functions below; a checkout that was updated may hold what was built from its older sources
+    5  # of the functions below; a checkout that was updated may hold what was built from its older sources
 )
 
 _built: Any
@@ -67,8 +67,10 @@ move_rows: Function | None = getattr(_built, "move_rows", None)
 gather: Function | None = getattr(_built, "gather", None)
 # find_records(file, start, record_bytes, num_records, ids, are_there, records): see tables/saved_table.py
 find_records: Function | None = getattr(_built, "find_records", None)
-# add_rows(sums, places, rows): see tables/sums.py
+# take_rows(rows, positions, out), add_rows(sums, places, rows), square_rows(rows, squares), distinct_ids(ids, places,
+# distinct, positions) -> their number, add_by_exponent(values, sums): see tables/sums.py
+take_rows: Function | None = getattr(_built, "take_rows", None)
 add_rows: Function | None = getattr(_built, "add_rows", None)
-
-# square_rows(rows, squares): see tables/sums.py
 square_rows: Function | None = getattr(_built, "square_rows", None)
+add_by_exponent: Function | None = getattr(_built, "add_by_exponent", None)
+distinct_ids: Function | None = getattr(_built, "distinct_ids", None)

@@ -119,6 +119,30 @@ int find_records(const RecordFile *from, const int64_t *ids, size_t count, uint8
     return 1;
 }
 
+void take_rows(const float *rows, size_t width, const int64_t *positions, size_t count, float *out) {
+    for (size_t at = 0; at < count; at++, out += width) {
+        if (at + AHEAD < count) __builtin_prefetch(&rows[(size_t)positions[at + AHEAD] * width]);
+        memcpy(out, rows + (size_t)positions[at] * width, width * sizeof(float));
+    }
+}
+
+size_t distinct_ids(const int64_t *ids, size_t count, int32_t *places, size_t num_places, int64_t *distinct,
+                    int64_t *positions) {
+    size_t num_distinct = 0, mask = num_places - 1;
+    memset(places, 0, num_places * sizeof *places);
+    for (size_t at = 0; at < count; at++) {
+        if (at + AHEAD < count) __builtin_prefetch(&places[mixed((uint64_t)ids[at + AHEAD]) & mask], 1);
+        size_t place = mixed((uint64_t)ids[at]) & mask;
+        while (places[place] && distinct[places[place] - 1] != ids[at]) place = (place + 1) & mask;
+        if (!places[place]) {
+            distinct[num_distinct] = ids[at];
+            places[place] = (int32_t)++num_distinct;
+        }
+        positions[at] = places[place] - 1;
+    }
+    return num_distinct;
+}
+
 void add_rows_to(float *sums, size_t width, const int64_t *places, const float *rows, size_t count) {
     for (size_t at = 0; at < count; at++, rows += width) {
         if (at + AHEAD < count) __builtin_prefetch(&sums[(size_t)places[at + AHEAD] * width], 1);
@@ -133,6 +157,21 @@ void square_rows(const float *rows, size_t width, size_t count, double *squares)
         for (size_t column = 0; column < width; column++) sum += (double)rows[column] * (double)rows[column];
         squares[at] = sum;
     }
+}
+
+int add_by_exponent(const double *values, size_t count, int64_t *sums) {
+    for (size_t at = 0; at < count; at++) {
+        int64_t bits;
+        memcpy(&bits, &values[at], sizeof bits);
+        int64_t exponent = bits >> 52 & (EXPONENTS - 1), mantissa = bits & ((INT64_C(1) << 52) - 1);
+        if (exponent == EXPONENTS - 1) return 0;
+        if (exponent) mantissa |= INT64_C(1) << 52;
+        if (bits < 0) mantissa = -mantissa;
+        /* In halves: as a whole int64 would have room for 1,024 of them only. */
+        sums[2 * exponent] += mantissa >> 26;
+        sums[2 * exponent + 1] += mantissa & ((1 << 26) - 1);
+    }
+    return 1;
 }
 
 /* One row; `first` and `second` are its parts of those arrays, `single` and `other` its numbers. */

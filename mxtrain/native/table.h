@@ -41,11 +41,24 @@ typedef struct {
 /* Read the record of each id; whether it is there. 0 where the file cannot be read. */
 int find_records(const RecordFile *from, const int64_t *ids, size_t count, uint8_t *are_there, uint8_t *records);
 
+/* The row at each position. */
+void take_rows(const float *rows, size_t width, const int64_t *positions, size_t count, float *out);
+
+/* Write each id once, in the order in which they come, and the position among these of each; return how many there are.
+   `places` are scratch memory, a power of two and more than there are ids. */
+size_t distinct_ids(const int64_t *ids, size_t count, int32_t *places, size_t num_places, int64_t *distinct,
+                    int64_t *positions);
+
 /* Add each row to the sum at its place, in their order. */
 void add_rows_to(float *sums, size_t width, const int64_t *places, const float *rows, size_t count);
 
 /* The sum of the squares of each row, column by column. */
 void square_rows(const float *rows, size_t width, size_t count, double *squares);
+
+/* Add each number's mantissa to the sums of its exponent, (EXPONENTS, 2): the upper bits, and the lower 26. 0 at a number
+   that is not finite. */
+#define EXPONENTS 2048
+int add_by_exponent(const double *values, size_t count, int64_t *sums);
 
 typedef enum { SGD, MOMENTUM, ADAGRAD, ADAGRAD_ROW, ADAM } Optimizer;
 

@@ -224,6 +224,59 @@ static PyObject *read_records(PyObject *module, PyObject *arguments) {
     return PyErr_SetFromErrno(PyExc_OSError);
 }
 
+PyDoc_STRVAR(take_rows_doc, "take_rows(rows, positions, out)\n\nWrite the row at each position.");
+
+static PyObject *take(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_rows, *of_positions, *of_out;
+    if (!PyArg_ParseTuple(arguments, "OOO", &of_rows, &of_positions, &of_out)) return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t num_numbers, count, num_out;
+    const float *rows = items_of(of_rows, 4, 0, &buffers, &num_numbers, &failed);
+    const int64_t *positions = items_of(of_positions, 8, 0, &buffers, &count, &failed);
+    float *out = items_of(of_out, 4, 1, &buffers, &num_out, &failed);
+    size_t width = count ? num_out / count : 1;
+    if (!failed && width && num_out == count * width && are_within(positions, count, 0, num_numbers / width)) {
+        PyThreadState *lock = PyEval_SaveThread();
+        take_rows(rows, width, positions, count, out);
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
+PyDoc_STRVAR(distinct_ids_doc,
+             "distinct_ids(ids, places, distinct, positions)\n\n"
+             "Write each id once, as they come, and the position of each among these; return how many there are.\n"
+             "`places` are a power of two, more than there are ids.");
+
+static PyObject *distinct(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_ids, *of_places, *of_distinct, *of_positions;
+    if (!PyArg_ParseTuple(arguments, "OOOO", &of_ids, &of_places, &of_distinct, &of_positions)) return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t count, num_places, room, num_positions, num_distinct = 0;
+    const int64_t *ids = items_of(of_ids, 8, 0, &buffers, &count, &failed);
+    int32_t *places = items_of(of_places, 4, 1, &buffers, &num_places, &failed);
+    int64_t *distinct = items_of(of_distinct, 8, 1, &buffers, &room, &failed);
+    int64_t *positions = items_of(of_positions, 8, 1, &buffers, &num_positions, &failed);
+    if (!failed && count < INT32_MAX && room == count && num_positions == count && num_places > count &&
+        (num_places & (num_places - 1)) == 0) {
+        PyThreadState *lock = PyEval_SaveThread();
+        num_distinct = distinct_ids(ids, count, places, num_places, distinct, positions);
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    PyObject *done = ended(&buffers, failed);
+    if (done == NULL) return NULL;
+    Py_DECREF(done);
+    return PyLong_FromSize_t(num_distinct);
+}
+
 PyDoc_STRVAR(add_rows_doc, "add_rows(sums, places, rows)\n\nAdd each row to the sum at its place, in their order.");
 
 static PyObject *add_to_sums(PyObject *module, PyObject *arguments) {
@@ -262,6 +315,30 @@ static PyObject *squares_of_rows(PyObject *module, PyObject *arguments) {
     if (!failed && num_numbers == count * width) {
         PyThreadState *lock = PyEval_SaveThread();
         square_rows(rows, width, count, squares);
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
+PyDoc_STRVAR(add_by_exponent_doc,
+             "add_by_exponent(values, sums)\n\n"
+             "Add float64 mantissas to the sums of their exponents; see mxtrain/tables/sums.py. ValueError at a number\n"
+             "that is not finite.");
+
+static PyObject *sums_by_exponent(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_values, *of_sums;
+    if (!PyArg_ParseTuple(arguments, "OO", &of_values, &of_sums)) return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t count, num_sums;
+    const double *values = items_of(of_values, 8, 0, &buffers, &count, &failed);
+    int64_t *sums = items_of(of_sums, 8, 1, &buffers, &num_sums, &failed);
+    if (!failed && num_sums == 2 * EXPONENTS) {
+        PyThreadState *lock = PyEval_SaveThread();
+        failed = !add_by_exponent(values, count, sums);
         PyEval_RestoreThread(lock);
     } else {
         failed = 1;
@@ -317,8 +394,11 @@ PyMethodDef table_methods[] = {
     {"read_rows", read_slots, METH_VARARGS, read_rows_doc},
     {"gather", gather, METH_VARARGS, gather_doc},
     {"find_records", read_records, METH_VARARGS, find_records_doc},
+    {"take_rows", take, METH_VARARGS, take_rows_doc},
+    {"distinct_ids", distinct, METH_VARARGS, distinct_ids_doc},
     {"add_rows", add_to_sums, METH_VARARGS, add_rows_doc},
     {"square_rows", squares_of_rows, METH_VARARGS, square_rows_doc},
+    {"add_by_exponent", sums_by_exponent, METH_VARARGS, add_by_exponent_doc},
     {"move_rows", move_slots, METH_VARARGS, move_rows_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -7,7 +7,7 @@ Owns when a row comes to life, which is when it is first moved, and what becomes
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,14 @@ from mxtrain.tables.records import Column, Records
 from mxtrain.tables.sightings import Sightings
 
 ROW = "row"  # the column of what is read; those of the optimizer are numbered
+
+
+class LastRead(NamedTuple):
+    """The ids that were read last, as a step mostly moves what it has read."""
+
+    ids: Any
+    slots: Any
+    version: int  # of the index
 
 
 class Arena:
@@ -33,6 +41,7 @@ class Arena:
         self.rows = self.records.columns[ROW]
         self._states = [self.records.columns[each.name] for each in states]
         self.sightings = Sightings(name, options.admit_after) if options.admit_after > 1 else None
+        self._last_read: LastRead | None = None
 
     @property
     def step(self) -> int:
@@ -51,7 +60,9 @@ class Arena:
 
     def read(self, ids: Any, into: Any) -> None:
         """Write the rows of int64 ids, in their order; a row that is not there is read as it will begin."""
-        self._read(self.records.index.find(ids), ids, into)
+        slots = self.records.index.find(ids)
+        self._last_read = LastRead(ids, slots, self.records.index.version)
+        self._read(slots, ids, into)
 
     def update(self, ids: Any, gradients: Any, step: int, rate: float) -> None:
         """Move rows by the sums of their gradients in a `step`; each id is there once.
@@ -61,7 +72,7 @@ class Arena:
         """
         with self.records.changing:
             self.records.begin_step(step)
-            slots = self.records.index.find(ids)
+            slots = self._slots_of(ids)
             absent = np.flatnonzero(slots < 0)
             admitted = absent
             if self.sightings is not None:
@@ -83,6 +94,13 @@ class Arena:
                 self.sightings.records.forget_until(last)
         with self.records.changing:
             return self.records.forget_until(last)
+
+    def _slots_of(self, ids: Any) -> Any:
+        """Return slots, -1 for a row that is not there; those of the last read where these ids are the same."""
+        last, self._last_read = self._last_read, None
+        if last is not None and last.version == self.records.index.version and np.array_equal(last.ids, ids):
+            return last.slots
+        return self.records.index.find(ids)
 
     def _new_rows(self, ids: Any) -> Any:
         """Return slots with first values for ids that are not there."""

@@ -33,6 +33,7 @@ class Index:
         self._reserved = Reserved(3 * len(ids) + 2 * LEAST_PLACES, (), np.int32)
         self._places = self._reserved.array
         self._num_places, self._num_slots = LEAST_PLACES, 0
+        self.version = 0  # another one whenever a slot is put in, left out or renumbered
 
     @property
     def num_bytes(self) -> int:
@@ -60,6 +61,7 @@ class Index:
             self.reserve(max(count, int(GROWTH * self._num_slots)))
         self._put(slots)
         self._num_slots = count
+        self.version += len(slots) > 0
 
     def reserve(self, count: int) -> None:
         """Have places for so many slots; needed before many are inserted in the order of their hashes.
@@ -72,10 +74,12 @@ class Index:
     def drop(self, stays: Callable[[Any], Any]) -> None:
         """Leave out slots: `stays` tells of an array of them which stay."""
         self._num_slots = self._spread(self._num_places, stays)
+        self.version += 1
 
     def renumber(self, old: Any, new: Any) -> None:
         """Let records be in `new` slots that were in the `old` ones, which ascend and are above all that stay."""
         if len(old):
+            self.version += 1
             for start in range(0, self._end_of_run(self._num_places), AT_A_TIME):
                 part = self._places[start : start + AT_A_TIME]
                 moving = np.flatnonzero(part > old[0])

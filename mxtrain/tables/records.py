@@ -57,6 +57,7 @@ class Records:
                 "`ulimit -v` and vm.overcommit_memory"
             ) from None
         self.num_slots = self.num_unused = 0  # slots of records; those of them whose `last` is 0
+        self._num_touched = 0  # slots that have ever been written to
         self.step = 0  # the last one that has used any
         self.forgotten_step = 0  # records last used in it, or before, have been forgotten
         self.changing = threading.Lock()
@@ -74,8 +75,10 @@ class Records:
         """Return slots, one behind the other, of zeros, for ids that are not there; `use` has to follow."""
         start, end = self.num_slots, self.num_slots + len(ids)
         self._make_room(end)
-        for column in self.columns.values():
-            column[start:end] = 0  # what was moved away from there is left
+        if start < self._num_touched:  # what was moved away from there is left; behind, memory is zero
+            for column in self.columns.values():
+                column[start : min(end, self._num_touched)] = 0
+        self._num_touched = max(end, self._num_touched)
         self.ids[start:end] = ids
         slots = np.arange(start, end)
         self.index.insert(slots)

@@ -14,8 +14,8 @@ from mxtrain.tables.arena import Arena
 from mxtrain.tables.options import TableOptions
 
 FUNCTIONS = (
-    *("find_slots", "insert_slots", "hash_texts", "read_rows", "move_rows", "gather", "add_rows"),
-    *("square_rows", "find_records"),
+    *("find_slots", "insert_slots", "hash_texts", "read_rows", "move_rows", "gather"),
+    *("take_rows", "distinct_ids", "add_rows", "square_rows", "add_by_exponent", "find_records"),
 )
 WAYS = ["C", "NumPy"]
 

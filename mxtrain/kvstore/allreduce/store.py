@@ -20,8 +20,8 @@ from mxtrain.data.fields import Array
 from mxtrain.kvstore.allreduce import peers
 from mxtrain.kvstore.allreduce.host_sums import HostSums
 from mxtrain.kvstore.allreduce.network_sums import NetworkSums
-from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.runtime import mx
+from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray
 
 START = "start"

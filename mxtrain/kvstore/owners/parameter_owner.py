@@ -19,9 +19,9 @@ from mxtrain.kvstore.owners.layout import Layout
 from mxtrain.kvstore.owners.owner import StepSums
 from mxtrain.kvstore.owners.step_sum import StepSum
 from mxtrain.optim import optimizer_state, optimizers
-from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.update import Update, unscale_and_clip
 from mxtrain.runtime import mx
+from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 
 

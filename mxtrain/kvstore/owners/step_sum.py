@@ -12,9 +12,9 @@ import threading
 import numpy as np
 
 from mxtrain.data.fields import Array
-from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.sums.grid import BLOCK, num_blocks, write_maxima
 from mxtrain.runtime import mx
+from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray
 
 PIECE = BLOCK * 64  # numbers at a time, which a core's own cache holds also as float64

@@ -12,23 +12,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mxtrain.core import exact_sum
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.tables.owner import RowGradients
 from mxtrain.optim.update import Update
 from mxtrain.tables.arena import Arena
 from mxtrain.tables.options import TableOptions
 from mxtrain.tables.row_files import ShareFiles
-from mxtrain.tables.sums import squares, sum_by_id
+from mxtrain.tables.sums import sum_by_id, sum_of_squares
 
 NO_IDS: Array = np.zeros(0, np.int64)
+NO_STEP = -1
 EXPIRY_PARTS = 8  # times that rows are looked through in the steps after which they expire
 
 
 class RowSums(NamedTuple):
     """The sums of a step's gradients for the rows of a table."""
 
-    ids: Array  # each once, ascending
+    ids: Array  # each once
     gradients: Array
     squares: int | None  # of all their numbers, as `core/exact_sum.py` has it; None where one is not finite
 
@@ -41,7 +41,7 @@ class TableShare:
     ):
         self.arena = Arena(options, folder)
         self.files = ShareFiles(self.arena, share, num_shares)
-        self._moved = NO_IDS  # by the last update, ascending
+        self._moving_step = NO_STEP  # the last one, if it has moved rows
         self._has_expired = False  # some rows, in the last update
         self._uses: list[RowGradients] = []
         self._sums: RowSums | None = None
@@ -57,10 +57,8 @@ class TableShare:
         """Return the positions of those ids whose rows the last step may have moved."""
         if self._has_expired:
             return np.arange(len(ids))
-        if not len(self._moved):
-            return np.zeros(0, np.int64)
-        places = np.minimum(np.searchsorted(self._moved, ids), len(self._moved) - 1)
-        return np.flatnonzero(self._moved[places] == ids)
+        slots = self.arena.records.index.find(ids)
+        return np.flatnonzero((slots >= 0) & (self.arena.records.last[slots] == self._moving_step))
 
     def add(self, gradients: RowGradients) -> None:
         """Take the gradients of a use into the step's sums."""
@@ -87,27 +85,16 @@ class TableShare:
         self.arena.update(sums.ids, gradients * np.float32(update.factor), step, update.rate)
         is_time = step % max(1, self.arena.options.expire_after // EXPIRY_PARTS) == 0
         self._has_expired = is_time and self.arena.expire(step) > 0
-        self._moved, self._sums = sums.ids, None
+        self._moving_step, self._sums = step, None
 
     def drop(self) -> None:
         """Forget the sums of the step."""
-        self._moved, self._uses, self._sums, self._has_expired = NO_IDS, [], None, False
+        self._moving_step, self._uses, self._sums, self._has_expired = NO_STEP, [], None, False
 
 
 def _summed(uses: list[RowGradients], width: int) -> RowSums:
     if not uses:
         return RowSums(NO_IDS, np.zeros((0, width), np.float32), 0)
     ordered = sorted(uses, key=lambda each: each[:2])
-    ids, gradients = sum_by_id(
-        np.concatenate([each.ids for each in ordered]), np.concatenate([each.gradients for each in ordered])
-    )
-    return RowSums(ids, gradients, squares_of(gradients))
-
-
-def squares_of(gradients: Array) -> int | None:
-    """Return the exact sum of the squares of rows, each of which is added column by column; None for no number."""
-    of_rows = squares(gradients)
-    # In float32 the square of such a number is infinite, as it is in the norm of other gradients.
-    if not (of_rows < np.finfo(np.float32).max).all():
-        return None
-    return exact_sum.of(of_rows)
+    ids, gradients = sum_by_id([each.ids for each in ordered], [each.gradients for each in ordered])
+    return RowSums(ids, gradients, sum_of_squares(gradients))

@@ -17,11 +17,11 @@ from mxtrain.cluster.worker_group import WorkerGroup, sum_arrays
 from mxtrain.core.params_file import Arrays
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.owners.owner import GradientSum, Owners, StepSums
-from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.sums.gradients import compute_gradient_in
 from mxtrain.optim.sums.grid import NO_BLOCKS, Grid
 from mxtrain.optim.update import Update
 from mxtrain.runtime import mx
+from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray, Parameter
 
 

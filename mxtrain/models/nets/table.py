@@ -16,10 +16,10 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
+from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import Block, Device, NDArray
-from mxtrain.tables import first_values
+from mxtrain.tables import first_values, sums
 from mxtrain.tables.options import TableOptions
-from mxtrain.tables.sums import summed
 
 SUM, MEAN = "sum", "mean"
 LARGEST_IN_FLOAT32 = 1 << 24  # from here on neighbours are one number
@@ -34,7 +34,7 @@ class RowSource(Protocol):
 
 
 class Lookup(NamedTuple):
-    """The ids that are looked up, their distinct ones, ascending, and where each is among these."""
+    """The ids that are looked up, their distinct ones, and where each is among these."""
 
     ids: Array
     distinct: Array
@@ -43,7 +43,7 @@ class Lookup(NamedTuple):
 
 def lookup_of(ids: Array) -> Lookup:
     """Return what ids are looked up, a row for each."""
-    return Lookup(ids, *np.unique(ids, return_inverse=True))
+    return Lookup(ids, *sums.distinct(ids))
 
 
 class Use(NamedTuple):
@@ -57,12 +57,17 @@ class Use(NamedTuple):
 
     def gradients(self) -> Array:
         """Return the gradients of the rows of `ids`; waits for the backward pass."""
-        of_all = self.looked_up.grad.asnumpy().reshape(-1, self.looked_up.shape[-1])
+        width = self.looked_up.shape[-1]
+        if not self.looked_up._fresh_grad:  # no loss depends on it: nothing has written its gradient
+            return np.zeros((len(self.ids), width), np.float32)
+        gradient: NDArray = self.looked_up.grad
+        on_cpu = gradient.context.device_type == "cpu"
+        of_all: Array = (memory(gradient) if on_cpu else gradient.asnumpy()).reshape(-1, width)
         if self.lists is not None:
             of_all = of_all[self.lists]
         if self.factors is not None:
-            of_all *= self.factors[:, None]
-        return summed(self.positions, of_all, len(self.ids))
+            of_all = of_all * self.factors[:, None]
+        return sums.summed(self.positions, of_all, len(self.ids))
 
 
 class Table(mx.gluon.Block):
@@ -145,15 +150,21 @@ class Table(mx.gluon.Block):
     ) -> NDArray:
         """Return the rows of ids, or their sums by `lists`, in an array of this shape and the width."""
         _, unique, positions = self._lookup(ids)
-        rows = self.rows(unique).take(positions, axis=0)
-        if factors is not None:
-            rows *= factors[:, None]
-        if lists is not None:
-            rows = summed(lists, rows, shape[0])
+        of_unique = self.rows(unique)
         looked_up = mx.nd.empty((*shape, self.options.width), ctx=device)
-        looked_up[:] = rows.reshape(looked_up.shape)
+        if lists is None and device.device_type == "cpu":
+            sums.take(of_unique, positions, memory(looked_up).reshape(len(positions), -1))
+        else:
+            rows: Array = np.empty((len(positions), self.options.width), np.float32)
+            sums.take(of_unique, positions, rows)
+            if factors is not None:
+                rows *= factors[:, None]
+            if lists is not None:
+                rows = sums.summed(lists, rows, shape[0])
+            looked_up[:] = rows.reshape(looked_up.shape)
         if mx.autograd.is_recording() and not self.is_frozen:
-            looked_up.attach_grad()
+            # As `attach_grad` does, which fills what the backward pass will write anyway.
+            mx.autograd.mark_variables([looked_up], [mx.nd.empty(looked_up.shape, ctx=device)])
             use = Use(unique, positions, lists, factors, looked_up)
             self.uses.setdefault(device, []).append(use)
         return looked_up

@@ -17,6 +17,7 @@ from mxtrain.data.fields import Array
 from mxtrain.optim.sums.gradients import GradientAccumulator
 from mxtrain.optim.sums.grid import Grid, exact_bits
 from mxtrain.runtime import mx
+from mxtrain.runtime.memory import memory, memory_later
 from mxtrain.runtime.types import Device, NDArray, Parameter
 
 
@@ -90,7 +91,7 @@ class ExactAccumulator(GradientAccumulator):
         if self.waits:
             self.grid.add([memory(gradient) for gradient in gradients], is_last)
             return
-        numbers = [_memory_later(gradient) for gradient in gradients]
+        numbers = [memory_later(gradient) for gradient in gradients]
         additions = list(zip(gradients, self.grid.additions(numbers, is_last)))
         for gradient, addition in reversed(additions):  # in the order of the backward pass and of the buckets
             _add_in_engine(gradient, addition)
@@ -101,23 +102,6 @@ class ExactAccumulator(GradientAccumulator):
         numbers = [memory(gradient) for gradient in gradients]
         own = self.grid.maxima(numbers) if self.group.rank == 0 else np.zeros(self.grid.ends[-1])
         self.grid.learn(self.group.sum(own))
-
-
-def memory(array: NDArray) -> Array:
-    """Return the numbers of a float32 array on a CPU, where they are, flat; computing them must have been asked for.
-
-    `asnumpy` copies them. They are the caller's until MXNet is asked to compute with the array again.
-    """
-    array.wait_to_read()
-    return _memory_later(array)
-
-
-def _memory_later(array: NDArray) -> Array:
-    """Return where the numbers will be; of an array that is no view only once they are computed."""
-    pointer = ctypes.POINTER(ctypes.c_float)()
-    # Also puts an array that oneDNN has laid out in blocks back in order.
-    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
-    return np.ctypeslib.as_array(pointer, (array.size,))
 
 
 class _Context(ctypes.Structure):

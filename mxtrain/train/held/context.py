@@ -25,8 +25,8 @@ from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import initializers
 from mxtrain.models.parameters.first_weights import FirstWeights
 from mxtrain.optim import freeze, optimizers, precision
-from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.runtime import mx
+from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import Block, Device, Parameter
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task

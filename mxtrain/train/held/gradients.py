@@ -15,10 +15,10 @@ from mxtrain.data.fields import Array
 from mxtrain.kvstore.owners.owned_head import OwnedHead, SampledHead
 from mxtrain.kvstore.owners.owner import GradientSum
 from mxtrain.models.heads.chunked_head import Samples, Softmax
-from mxtrain.optim.sums.exact_gradients import memory
 from mxtrain.optim.sums.grid import NO_BLOCKS, Grid, write_maxima
 from mxtrain.optim.sums.part_totals import PartTotals
 from mxtrain.runtime import mx
+from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray, NDArrays, Parameter
 from mxtrain.train.held.held_net import Segment
 from mxtrain.train.held.segment_weights import Buffers

@@ -57,7 +57,7 @@ class TableRows:
             self._ahead.append(Ahead(ids, self._owners.pull(self._number, ids), began))
 
     def rows(self, ids: Array) -> Array:
-        """Return the rows of ids, ascending and each once."""
+        """Return the rows of ids, each of which is there once."""
         needed = time.monotonic()
         ahead = next((each for each in self._ahead if np.array_equal(each.ids, ids)), None)
         if ahead is None:

@@ -6,6 +6,7 @@ import gc
 import os
 import resource
 import subprocess
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -13,13 +14,14 @@ import numpy as np
 import pytest
 
 from mxtrain import native
+from mxtrain.core import exact_sum
 from mxtrain.core.errors import UsageError
 from mxtrain.core.system import machine
 from mxtrain.tables import first_values
 from mxtrain.tables.arena import Arena
 from mxtrain.tables.options import OPTIMIZERS, TableOptions
-from mxtrain.tables.sums import squares, sum_by_id
-from tests.support.tables import go_way
+from mxtrain.tables.sums import distinct, sum_by_id, sum_of_squares
+from tests.support.tables import WAYS, go_way
 
 
 def reference(options: TableOptions, row: Any, state: dict[str, Any], gradient: Any, rate: float) -> Any:
@@ -221,28 +223,82 @@ def test_equal_ids_are_added_in_their_order(is_native: bool, monkeypatch: pytest
     rng = np.random.default_rng(5)
     ids = rng.integers(-5, 5, 400)
     rows = (rng.standard_normal((400, 3)) * 10.0 ** rng.integers(-6, 6, (400, 1))).astype(np.float32)
-    unique, sums = sum_by_id(ids, rows)
-    assert np.array_equal(unique, np.unique(ids))
+    cuts = sorted(rng.integers(0, 400, 3))
+    for lists in ([ids, rows], [np.split(ids, cuts), np.split(rows, cuts)]):
+        unique, sums = sum_by_id(*([each] if len(each) == 400 else each for each in lists))
+        assert np.array_equal(np.sort(unique), np.unique(ids))
+        assert_in_order(ids, rows, unique, sums)
+    some = np.array([5, 3, 4])
+    unique, sums = sum_by_id([some], [rows[:3]])
+    assert_in_order(some, rows[:3], unique, sums)
+    assert [len(each) for each in sum_by_id([ids[:0]], [rows[:0]])] == [0, 0]
+
+
+def assert_in_order(ids: Any, rows: Any, unique: Any, sums: Any) -> None:
+    assert len(unique) == len(np.unique(ids))
     for id, total in zip(unique, sums):
         expected = np.zeros(3, np.float32)
         for row in rows[ids == id]:
             expected = expected + row
         assert np.array_equal(total, expected)
-    assert [len(each) for each in sum_by_id(ids[:0], rows[:0])] == [0, 0]
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (300, 17), (5, 0)])
-def test_squares_of_rows_are_added_column_by_column(
-    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 4096, 50000])
+def test_each_id_is_there_once_and_found_at_its_position(
+    way: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    go_way(way, monkeypatch)
+    rng = np.random.default_rng(count)
+    for ids in (
+        rng.integers(-(1 << 63), (1 << 63) - 1, count),
+        rng.integers(0, count // 3 + 1, count) << 40,
+        np.zeros(count, np.int64),
+        np.arange(2 * count)[::-2],
+    ):
+        unique, positions = distinct(ids)
+        assert np.array_equal(np.sort(unique), np.unique(ids)) and np.array_equal(unique[positions], ids)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (300, 17), (5, 0)])
+def test_squares_are_added_exactly(shape: tuple[int, int], way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_way(way, monkeypatch)
     rng = np.random.default_rng(6)
-    rows = (rng.standard_normal(shape) * 10.0 ** rng.integers(-18, 18, shape)).astype(np.float32)
-    expected = np.zeros(shape[0])
+    rows = (rng.standard_normal(shape) * 10.0 ** rng.integers(-30, 18, shape)).astype(np.float32)
+    of_rows = np.zeros(shape[0])
     for column in range(shape[1]):
-        expected = expected + rows[:, column].astype(np.float64) ** 2
-    assert np.array_equal(squares(rows), expected)
-    go_way("NumPy", monkeypatch)
-    assert np.array_equal(squares(rows), expected)
-    assert np.array_equal(
-        squares(np.float32([[1e30, np.inf], [np.nan, 1]])), [np.inf, np.nan], equal_nan=True
-    )
+        of_rows = of_rows + rows[:, column].astype(np.float64) ** 2
+    total = sum(map(Fraction, of_rows.tolist()), Fraction())
+    assert sum_of_squares(rows) == total * 2**-exact_sum.LOWEST
+    for number in (1e30, np.inf, np.nan):
+        assert sum_of_squares(np.float32([[1, number], [1, 1]])) is None
+
+
+def test_numbers_of_all_sizes_add_up_by_their_exponents() -> None:
+    numbers = [0.0, -0.0, 5e-324, -2.5e-310, 1e-308, 3.5, -7.25, 1e300, -1.7e308]
+    sums = np.zeros((exact_sum.NUM_EXPONENTS, 2), np.int64)
+    if native.add_by_exponent is None:
+        pytest.skip("mxtrain was installed without a C compiler")
+    native.add_by_exponent(np.array(numbers), sums)
+    total = sum(map(Fraction, numbers), Fraction())
+    assert exact_sum.of_sums(sums) == exact_sum.of(numbers) == total * 2**-exact_sum.LOWEST
+    with pytest.raises(ValueError):
+        native.add_by_exponent(np.array([1.0, np.inf]), sums)
+
+
+def test_rows_are_looked_for_again_once_the_index_has_changed() -> None:
+    options = TableOptions("t", 1, optimizer="sgd", expire_after=1, scale=0.0)
+    arena = Arena(options)
+    ones: Any = np.ones((2, 1), np.float32)
+    first, second = np.array([3, 4]), np.array([5, 6])
+    arena.update(first, ones, 1, 1.0)
+    rows = np.empty((2, 1), np.float32)
+    arena.read(second, rows)  # which are not there
+    arena.update(second, ones, 2, 1.0)
+    arena.read(first, rows)
+    assert arena.expire(2) == 2  # the first ones are gone, and others are in their slots
+    arena.update(first, ones, 3, 1.0)
+    for ids in (first, second):
+        arena.read(ids, rows)
+        assert rows.tolist() == [[-1], [-1]]

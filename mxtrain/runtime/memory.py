@@ -1,0 +1,30 @@
+"""The memory of arrays on CPUs, to be read and written where it lies: `asnumpy` and assignment copy."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mxtrain.runtime import mx
+
+if TYPE_CHECKING:
+    from mxtrain.runtime.types import NDArray
+
+
+def memory(array: NDArray) -> Any:
+    """Return the numbers of a float32 array on a CPU, where they are, flat; computing them must have been asked for.
+
+    They are the caller's until MXNet is asked to compute with the array again.
+    """
+    array.wait_to_read()
+    return memory_later(array)
+
+
+def memory_later(array: NDArray) -> Any:
+    """Return where the numbers will be; of an array that is no view only once they are computed."""
+    pointer = ctypes.POINTER(ctypes.c_float)()
+    # Also puts an array that oneDNN has laid out in blocks back in order.
+    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
+    return np.ctypeslib.as_array(pointer, (array.size,))
