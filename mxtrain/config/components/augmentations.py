@@ -49,8 +49,17 @@ class BoxAugmentation(Component):
     is_of_several: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class MaskAugmentation(Component):
+    """An augmentation of pictures with masks. Its factory is a function of these, generator and its numbers.
+
+    That of the crop, which has none, is called by `data/augment/mask_transforms.py`.
+    """
+
+
 _CROPS, _CHANGES = "mxtrain.data.augment.crops:", "mxtrain.data.augment.augmentations:"
 _BOXES = "mxtrain.data.augment.box_augmentations:"
+_MASKS = "mxtrain.data.augment.mask_transforms:"
 _TEXT = "mxtrain.data.text.text_augment:"
 _P, _SCALES = Number(0.5, 0.0, 1.0), (1e-4, 1.0)
 
@@ -194,6 +203,27 @@ BOX_AUGMENTATIONS = by_name(
     ),
 )
 
+SCALE_CROP = "scale_crop"
+OF_MASKS = "scale_crop+flip"  # as the published recipes have it
+MASK_AUGMENTATIONS = by_name(
+    MaskAugmentation(
+        SCALE_CROP,
+        "scaled by a random factor, at 1 to cover `--image-size`, then cut or with ignored gray beside it, at a random "
+        "place: the first one",
+        numbers={"scale_min": Number(0.5, 0.05, 10.0), "scale_max": Number(2.0, 0.05, 10.0)},
+    ),
+    *(
+        MaskAugmentation(name, CHANGES[name].help, _MASKS + name, CHANGES[name].numbers)
+        for name in ("flip", "vertical_flip", "rotate", "colour_jitter", "grayscale", "lighting")
+    ),
+    MaskAugmentation(
+        "blur",
+        "blurred by a Gaussian of up to `radius_max` pixels, with probability `p`",
+        _MASKS + "blur",
+        {"p": _P, "radius_max": Number(1.0, 0.0, 100.0)},
+    ),
+)
+
 TEXT_AUGMENTATIONS = by_name(
     TextAugmentation(
         "synonyms",
@@ -250,6 +280,18 @@ def parse_of_boxes(text: str) -> list[Spec]:
     if LETTERBOX in names[:-1]:
         raise UsageError(
             f"--augment {text}: {LETTERBOX} makes the size that the net sees; give it last, and once"
+        )
+    return parsed
+
+
+def parse_of_masks(text: str) -> list[Spec]:
+    """Parse --augment of pictures with masks: names joined by `+`, or none."""
+    if text == "none":
+        return []
+    parsed = [component.parse("--augment", part.strip(), MASK_AUGMENTATIONS) for part in text.split("+")]
+    if any(spec.name == SCALE_CROP for spec in parsed[1:]):
+        raise UsageError(
+            f"--augment {text}: {SCALE_CROP} makes the size that the net sees; give it first, and once"
         )
     return parsed
 

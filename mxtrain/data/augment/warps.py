@@ -5,6 +5,8 @@ Pixels from outside the picture are gray, as in the published RandAugment.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mxtrain.core.opencv import cv2
@@ -15,9 +17,19 @@ OUTSIDE = (128, 128, 128)
 
 def rotate(image: Pixels, degrees: float) -> Pixels:
     """Rotate about the centre, counter-clockwise."""
+    return _warp(image, _rotation(image, degrees))
+
+
+def rotate_classes(mask: Any, degrees: float, outside: int) -> Any:
+    """Rotate a mask as `rotate` does its picture; each pixel has the class of the nearest one, or `outside`."""
+    return _warp(mask, _rotation(mask, degrees), cv2.INTER_NEAREST, (outside,))
+
+
+def _rotation(image: Any, degrees: float) -> list[list[float]]:
     height, width = image.shape[:2]
     turn = np.asarray(cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0))
-    return _warp(image, cv2.invertAffineTransform(turn).tolist())
+    found: list[list[float]] = cv2.invertAffineTransform(turn).tolist()
+    return found
 
 
 def shear_x(image: Pixels, slope: float) -> Pixels:
@@ -40,14 +52,19 @@ def translate_y(image: Pixels, fraction: float) -> Pixels:
     return _warp(image, [[1, 0, 0], [0, 1, round(fraction * image.shape[0])]])
 
 
-def _warp(image: Pixels, source: list[list[float]]) -> Pixels:
+def _warp(
+    image: Any,
+    source: list[list[float]],
+    method: int = cv2.INTER_LINEAR,
+    outside: tuple[int, ...] = OUTSIDE,
+) -> Any:
     """Take each pixel (x, y) from `source @ (x, y, 1)`; OpenCV counts from the middle of the first pixel."""
     height, width = image.shape[:2]
     return cv2.warpAffine(
         image,
         np.array(source, np.float64),
         (width, height),
-        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+        flags=method | cv2.WARP_INVERSE_MAP,
         borderMode=cv2.BORDER_CONSTANT,
-        borderValue=OUTSIDE,
+        borderValue=outside,
     )

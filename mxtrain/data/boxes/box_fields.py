@@ -20,8 +20,9 @@ from mxtrain.data.augment.box_transforms import BoxTransform
 from mxtrain.data.augment.crops import Transform
 from mxtrain.data.boxes import box_labels
 from mxtrain.data.decode import decoding
-from mxtrain.data.decode.jpeg import BadPicture, Box, Pixels
+from mxtrain.data.decode.jpeg import Box, Pixels
 from mxtrain.data.decode.resizing import resize
+from mxtrain.data.decode.whole_pictures import all_of, decoded, whole
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.interfaces import Record
 from mxtrain.data.user.user_samples import pair, to_numpy
@@ -67,7 +68,7 @@ class BoxReader:
 
     def _scaled(self, record: Record) -> tuple[Boxed, Array]:
         """Return a picture with its boxes in the net's size, and its own height and width."""
-        pixels, own = _decoded(record.payload, lambda payload: scaled(payload, self.change))
+        pixels, own = decoded(record.payload, lambda payload: scaled(payload, self.change))
         inside = inside_of(own, self.change)
         boxes = self._boxes(record, inside.width, inside.height)
         if self.is_training:
@@ -78,7 +79,7 @@ class BoxReader:
     def _whole(self, record: Record) -> tuple[Boxed, Array]:
         """Return a picture with its boxes, made smaller where it has much more detail than the net's size."""
         most = DETAIL * max(self.change.size)
-        pixels, own = _decoded(record.payload, lambda payload: whole(payload, most))
+        pixels, own = decoded(record.payload, lambda payload: whole(payload, most))
         height, width = pixels.shape[:2]
         boxes = self._boxes(record, width, height)
         boxed = Boxed(pixels, box_geometry.visible(boxes, Box(0, 0, height, width)))
@@ -144,36 +145,13 @@ def scaled(payload: decoding.Payload, change: BoxTransform) -> tuple[Pixels, Arr
     """Return the whole picture in the net's size, and its own height and width."""
     if not change.is_letterboxed:
         own = np.zeros(2, np.float32)
-        return decoding.decode_resized(payload, _all_of(own), change.size), own
+        return decoding.decode_resized(payload, all_of(own), change.size), own
     pixels, own = whole(payload, max(change.size))
     inside = inside_of(own, change)
     small = resize(pixels, inside.height, inside.width)
     canvas = box_geometry.blank(change.size)
     canvas[inside.top : inside.top + inside.height, inside.left : inside.left + inside.width] = small
     return canvas, own
-
-
-def whole(payload: decoding.Payload, target: int) -> tuple[Pixels, Array]:
-    """Return the whole picture, at a lower scale if it is much larger than `target`, and its own height and width."""
-    own = np.zeros(2, np.float32)
-    return decoding.decode_crop(payload, _all_of(own), target), own
-
-
-def _all_of(own: Array) -> Callable[[int, int], Box]:
-    """Return the choice of the whole picture, which notes its height and width."""
-
-    def choose(height: int, width: int) -> Box:
-        own[:] = height, width
-        return Box(0, 0, height, width)
-
-    return choose
-
-
-def _decoded(payload: Any, decode: Callable[[Any], tuple[Pixels, Array]]) -> tuple[Pixels, Array]:
-    try:
-        return decode(payload)
-    except BadPicture as bad:
-        raise BadSample(f"{bad}; pack the file again without it") from None
 
 
 def _as_it_is(pixels: Pixels, rng: crops.Rng, size: sizes.Size) -> Pixels:

@@ -1,0 +1,53 @@
+"""The payload of a record of a picture with its mask: the encoded picture, the mask as PNG, and a footer.
+
+The footer is the PNG's length, uint32 little-endian, and MAGIC. So whatever decodes the payload as a picture sees the
+picture. A mask is uint8 (height, width): the class of each pixel of the picture as it is shown, upright, and IGNORED
+where nothing is said of it. It says nothing of names; these are the .rec's.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from mxtrain.core.opencv import cv2
+from mxtrain.data.fields import Array
+
+IGNORED = 255
+MOST_CLASSES = 255  # numbered from 0
+MAGIC = b"mxtmask1"
+_FOOTER = struct.Struct("<I8s")
+
+
+def join(picture: bytes, mask: Array) -> bytes:
+    """Return the payload of an encoded picture and its mask."""
+    encoded = cv2.imencode(".png", mask)[1].tobytes()
+    return b"".join([picture, encoded, _FOOTER.pack(len(encoded), MAGIC)])
+
+
+def has_mask(payload: Any) -> bool:
+    """Return whether a payload ends with a footer."""
+    return len(payload) > _FOOTER.size and bytes(payload[-len(MAGIC) :]) == MAGIC
+
+
+def split(payload: Any) -> tuple[Any, Array]:
+    """Return the encoded picture and the mask of a payload; ValueError, in words, for one without a mask."""
+    if not has_mask(payload):
+        raise ValueError("it has no mask; pack pictures with masks (pack --from masks)")
+    length, _ = _FOOTER.unpack(payload[-_FOOTER.size :])
+    end = len(payload) - _FOOTER.size
+    if not 0 < length < end:
+        raise ValueError(f"its mask of {length} bytes is longer than the record; pack it again")
+    return payload[: end - length], decoded(payload[end - length : end])
+
+
+def decoded(encoded: Any) -> Array:
+    """Return the mask that a PNG of grey pixels holds; ValueError, in words, for anything else."""
+    mask = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_UNCHANGED)
+    if mask is None:
+        raise ValueError("its mask is no PNG that can be decoded; pack it again")
+    if mask.ndim != 2 or mask.dtype != np.uint8:
+        raise ValueError("its mask is no picture of 8 bits of grey; pack it again")
+    return mask
