@@ -30,9 +30,14 @@ def samples(count: int, seed: int, size: int = SIZE) -> Iterator[tuple[np.ndarra
 
 
 def sample(rng: np.random.Generator, size: int = SIZE) -> tuple[np.ndarray, np.ndarray]:
-    """Return a picture of up to MOST shapes that do not overlap, and their boxes as measured from its pixels."""
+    """Return a picture, and the boxes of its shapes as measured from its pixels."""
+    return scene(rng, size)[:2]
+
+
+def scene(rng: np.random.Generator, size: int = SIZE) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a picture of up to MOST shapes apart from each other, their boxes, and the shape of each pixel, from 1."""
     picture = rng.integers(0, 90, 3) + rng.integers(0, 30, (size, size, 3))
-    free, boxes = np.ones((size, size), bool), []
+    free, boxes, shapes = np.ones((size, size), bool), [], np.zeros((size, size), np.uint8)
     for _ in range(int(rng.integers(0, MOST + 1))):
         shape, side = int(rng.integers(len(SHAPES))), int(rng.integers(size // 6, size // 2))
         left, top = rng.integers(0, size - side, 2).tolist()
@@ -42,9 +47,10 @@ def sample(rng: np.random.Generator, size: int = SIZE) -> tuple[np.ndarray, np.n
         mask = np.zeros((size, size), np.uint8)
         _draw(mask, SHAPES[shape], left, top, side)
         picture[mask > 0] = rng.integers(140, 256, 3)
+        shapes[mask > 0] = shape + 1
         rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
         boxes.append([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1, shape, box_labels.NORMAL])
-    return picture.astype(np.uint8), np.array(boxes, np.float32).reshape(-1, 6)
+    return picture.astype(np.uint8), np.array(boxes, np.float32).reshape(-1, 6), shapes
 
 
 def _draw(mask: np.ndarray, shape: str, left: int, top: int, side: int) -> None:

@@ -149,7 +149,8 @@ def parser() -> Parser:
     flags.add_argument(
         "--tta",
         default="",
-        help="the mean answer to views of each picture: flip | crops (the centre and the corners) | flip+crops",
+        help="the mean answer to views of each picture: flip | crops (the centre and the corners) | of masks "
+        "scales, and windows (over twice the height and width) | several joined by +",
     )
     flags.add_argument(
         "--ensemble", action="store_true", help="of several checkpoints the mean answer, not the mean weights"

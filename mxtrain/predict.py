@@ -155,7 +155,8 @@ def command(argv: Sequence[str] | None = None) -> None:
         text_generation.language_model(opened.task, options.run)
     else:
         predictors.check_predicts(opened.task, of_mistakes)
-    predict_flags.check_boxes(options, tasks.defaults_of(opened.run.model.task).has_boxes)
+    defaults = tasks.defaults_of(opened.run.model.task)
+    predict_flags.check_pictures(options, defaults.has_boxes, defaults.has_masks)
     options.inputs += _texts(options, opened.task)
     tell = _write_on if options.prompt else printing.mistakes if of_mistakes else printing.print_predictions
     with predictors.open_predictor(

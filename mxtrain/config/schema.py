@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any
 
 from mxtrain.config.components import tasks
-from mxtrain.config.components.zoo import detector_names
+from mxtrain.config.components.zoo import detector_names, segmenter_names
 from mxtrain.config.sections.data import Data
 from mxtrain.config.sections.layout import Layout
 from mxtrain.config.sections.model import Model
@@ -18,6 +18,12 @@ from mxtrain.config.sections.optim import Optim
 from mxtrain.config.sections.output import Output
 
 IMAGE_SIZE = 224  # of nets that are made for no other
+
+
+def image_size_of(model: str) -> int:
+    """Return the height and width of the pictures that a net is made for, where --image-size is left out."""
+    own = detector_names.image_size_of(model) or segmenter_names.image_size_of(model)
+    return own or IMAGE_SIZE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Run:
         """Fill in what the task and the net take where --augment and --image-size are left out."""
         data = self.data
         augment = data.augment or tasks.defaults_of(self.model.task).augment
-        image_size = data.image_size or detector_names.image_size_of(self.model.model) or IMAGE_SIZE
+        image_size = data.image_size or image_size_of(self.model.model)
         if (augment, image_size) != (data.augment, data.image_size):
             filled = dataclasses.replace(data, augment=augment, image_size=image_size)
             object.__setattr__(self, "data", filled)

@@ -24,12 +24,13 @@ from mxtrain.export.comparison import Differences
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.int8 import int8_export
 from mxtrain.export.int8.int8_export import Int8Scores
-from mxtrain.export.onnx import onnx_boxes, onnx_export, onnx_graph, onnx_tables
+from mxtrain.export.onnx import onnx_boxes, onnx_export, onnx_graph, onnx_masks, onnx_tables
 from mxtrain.export.options import ExportOptions
 from mxtrain.export.real_samples import Batch
 from mxtrain.inference import trained_run
 from mxtrain.models.nets.recommender_nets import OverRows
 from mxtrain.tasks.detection import Detection
+from mxtrain.tasks.segmentation import Segmentation
 from mxtrain.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -91,6 +92,11 @@ def make(
                     apart = onnx_boxes.write(graph, task, *pair, aside, options.fixed_batch, metadata)
                     metadata["boxes_apart"] = apart
                     files.append(onnx_boxes.MODEL)
+                if isinstance(task, Segmentation) and not options.is_held:
+                    pair = compared_net, of_some_sizes(batches)
+                    apart = onnx_masks.write(graph, task, *pair, aside, options.fixed_batch, metadata)
+                    metadata["masks_apart"] = apart
+                    files.append(onnx_masks.MODEL)
                 if table is not None:
                     assert records is not None
                     samples = real_samples.loaded(
@@ -109,7 +115,9 @@ def make(
                     symbol_export.write(graph, aside)
                 files = [symbol_export.SYMBOL, symbol_export.PARAMS]
                 answer = symbol_export.answers(graph, aside, options.is_held)
-            has_best = task.metric_kind not in ("numbers", "labels") and not isinstance(task, Detection)
+            has_best = task.metric_kind not in ("numbers", "labels") and not isinstance(
+                task, (Detection, Segmentation)
+            )
             differences = comparison.compare(compared_net, graph, answer, of_some_sizes(batches), has_best)
         if options.to in TOLERANCES:  # what int8 costs is judged by the score
             comparison.refuse_beyond(TOLERANCES[options.to], differences, options.to, graph)

@@ -13,7 +13,7 @@ from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run, program_objects
 from mxtrain.config.components import choices
 from mxtrain.config.values import sizes
-from mxtrain.config.values.sizes import Size
+from mxtrain.config.values.sizes import ImageSize, Size
 from mxtrain.core.errors import UsageError
 from mxtrain.data import image_fields
 from mxtrain.tasks.task import Task
@@ -45,10 +45,11 @@ def check(text: str, task: Task) -> None:
         raise UsageError(
             f"--tta {text}: the run's task, {name}, has no pictures to turn or crop; leave it out"
         )
+    others = [view for view in kinds_of(text) if view not in (task.own_views or choices.TTA_OF_ANY)]
+    if others:
+        known = " and ".join(task.own_views or choices.TTA_OF_ANY)
+        raise UsageError(f"--tta {others[0]}: --task {name} takes {known} alone")
     if task.own_views:
-        others = [view for view in kinds_of(text) if view not in task.own_views]
-        if others:
-            raise UsageError(f"--tta {others[0]}: --task {name} takes {' and '.join(task.own_views)} alone")
         return
     if task.metric_kind not in METRIC_KINDS:
         raise UsageError(
@@ -72,7 +73,15 @@ def check_ensemble(members: Sequence[Checkpoint], task: Task) -> None:
 
 
 def reading(run: Run, tta_names: Sequence[str]) -> Run:
-    """Return the run as the loader has to read for these views: for crops, pictures with what is around the centre."""
+    """Return the run as the loader has to read for these views.
+
+    For crops pictures have what is around the centre, and for windows twice the height and width.
+    """
+    if "windows" in tta_names:
+        data = dataclasses.replace(
+            run.data, image_size=_plain(sizes.height_and_width(run.data.image_size), 2)
+        )
+        return dataclasses.replace(run, data=data)
     if "crops" not in tta_names:
         return run
     size, resize = sizes.height_and_width(run.data.image_size), image_fields.resize_of(run.data)
@@ -83,9 +92,14 @@ def reading(run: Run, tta_names: Sequence[str]) -> Run:
             f"give --tta flip, or a higher --val-resize, as {round(min(size) * 8 / 7)}"
         )
     whole = Size(*(round(side * resize / min(size)) for side in size))
-    text = whole.height if whole.height == whole.width else str(whole)
-    data = dataclasses.replace(run.data, image_size=text, val_resize=min(whole))
+    data = dataclasses.replace(run.data, image_size=_plain(whole), val_resize=min(whole))
     return dataclasses.replace(run, data=data)
+
+
+def _plain(size: Size, times: int = 1) -> ImageSize:
+    """Return a size as --image-size has it, so many times as high and wide."""
+    height, width = (side * times for side in size)
+    return height if height == width else str(Size(height, width))
 
 
 def views(run: Run, tta_names: Sequence[str]) -> list[View]:

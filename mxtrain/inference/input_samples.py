@@ -20,6 +20,7 @@ from mxtrain.data.boxes import box_labels
 from mxtrain.data.input_files import LISTED, Folder
 from mxtrain.data.interfaces import Record, Records
 from mxtrain.data.loading.assembly import BatchSlice, SampleAssembly
+from mxtrain.data.masks import mask_format
 from mxtrain.data.records.record_file import open_records, with_sidecars
 from mxtrain.data.records.recordio import Label
 from mxtrain.tasks import registry as tasks
@@ -193,7 +194,7 @@ def _values_of_record(assembly: SampleAssembly, position: int) -> Mapping[str, A
 
 
 def _payload(records: Records, position: int) -> bytes:
-    return bytes(records.read(position).payload)
+    return bytes(mask_format.picture_of(records.read(position).payload))
 
 
 def _unlabelled(task: Task, records: Records) -> Records:

@@ -59,7 +59,16 @@ def parser() -> Parser:
         "the run's own --val"
     )
     flags.add_argument(
-        "--draw", type=Path, metavar="FOLDER", help="write pictures there, with the boxes that are detected"
+        "--draw",
+        type=Path,
+        metavar="FOLDER",
+        help="write pictures there, with the boxes or masks that are found",
+    )
+    flags.add_argument(
+        "--masks",
+        type=Path,
+        metavar="FOLDER",
+        help="write masks there, PNGs whose pixels are numbers of classes",
     )
     flags.add_argument("--mistakes", type=int, metavar="N", help=of_labels)
     of_table = "of a table with --mistakes: the columns that are to be predicted, joined by commas"
@@ -135,18 +144,22 @@ def _problem(word: Path) -> str | None:
     return regular_files.problem(word)
 
 
-def check_boxes(options: argparse.Namespace, has_boxes: bool) -> None:
-    """Refuse what is of boxes alone for a net that detects none, or beside what is no detection."""
-    flag = f"--draw {options.draw}" if options.draw else "--format coco" if options.format == "coco" else ""
-    if not flag:
-        return
-    if not has_boxes:
-        raise UsageError(f"{flag}: is for boxes, and the run's task is not detection; leave it out")
-    for other in ("embed", "mistakes"):
-        if getattr(options, other):
-            raise UsageError(
-                f"{flag}: is for detections, and --{other} asks for others; leave one of them out"
-            )
+def check_pictures(options: argparse.Namespace, has_boxes: bool, has_masks: bool) -> None:
+    """Refuse what is of boxes and masks alone for a net that finds none, or beside what is neither."""
+    flags = {
+        f"--draw {options.draw}": options.draw,
+        f"--masks {options.masks}": options.masks,
+        "--format coco": options.format == "coco",
+    }
+    for flag in (flag for flag, is_set in flags.items() if is_set):
+        if not (has_masks or (has_boxes and not flag.startswith("--masks"))):
+            what, task = ("masks", "segmentation") if flag.startswith("--masks") else ("boxes", "detection")
+            raise UsageError(f"{flag}: is for {what}, and the run's task is not {task}; leave it out")
+        for other in ("embed", "mistakes"):
+            if getattr(options, other):
+                raise UsageError(
+                    f"{flag}: is for what is found in pictures, and --{other} asks for others; leave one of them out"
+                )
 
 
 def check_outputs(options: argparse.Namespace) -> None:
@@ -156,7 +169,11 @@ def check_outputs(options: argparse.Namespace) -> None:
         outputs.refuse_input("--out", out, word)  # what else is read is compared when it is opened
     if input_files.LISTED in (*map(str, options.inputs), *options.text):
         outputs.refuse_input("--out", out, input_files.stdin())
-    for flag, folder in (("--mistakes-out", options.mistakes_out), ("--draw", options.draw)):
+    for flag, folder in (
+        ("--mistakes-out", options.mistakes_out),
+        ("--draw", options.draw),
+        ("--masks", options.masks),
+    ):
         if folder and folder.exists() and not folder.is_dir():
             raise UsageError(f"{flag} {folder}: is a file; give a folder")
         if folder and folder.exists() and any(folder.iterdir()):

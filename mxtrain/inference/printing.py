@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from mxtrain.core.errors import DataError
 from mxtrain.inference import predict_flags
 from mxtrain.inference.predictor import Predictor
 
 if TYPE_CHECKING:
+    from mxtrain.data.decode.jpeg import Pixels
     from mxtrain.inference.input_samples import Inputs
 
 PROGRAM = "mxtrain.predict"
@@ -21,7 +22,7 @@ PROGRAM = "mxtrain.predict"
 
 def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None:
     """Print answers, or write them into a file, and what cannot be answered."""
-    from mxtrain.inference import box_outputs, output_files, row_formats
+    from mxtrain.inference import output_files, row_formats
     from mxtrain.inference.input_samples import Inputs
     from mxtrain.tasks import registry as tasks
 
@@ -35,14 +36,14 @@ def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None
     question = predict_flags.options_of(options)
     if format == "coco" and question.threshold is None:
         question = question._replace(threshold=0.0)  # average precision is made of all
-    pictures = box_outputs.DrawnPictures(options.draw, class_names) if options.draw else None
+    write_pictures = _pictures(options, class_names)
     with output_files.opened(options.out, format, row) as write:
         for sample, shown in predictor.predict(inputs, question):
             num += 1
             if not isinstance(shown, DataError):
                 write(sample.name, shown)
-                if pictures and sample.picture:
-                    pictures.write(sample.name, sample.picture, shown)
+                if sample.picture:
+                    write_pictures(sample.name, sample.picture, shown)
                 continue
             if len(options.inputs) == 1 and not sample.is_part:
                 raise shown
@@ -51,6 +52,28 @@ def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None
     _rest(options, predictor, inputs, num - num_bad)
     if num_bad:
         raise DataError(f"{num_bad} of {num} inputs could not be read; they are named above")
+
+
+def _pictures(
+    options: argparse.Namespace, class_names: Sequence[str]
+) -> Callable[[str, Callable[[], bytes], Mapping[str, Any]], None]:
+    """Return the function that writes the files that are wanted of a picture, by what is shown of it."""
+    from mxtrain.inference import box_outputs, mask_outputs, picture_files
+
+    def draw(pixels: Pixels, shown: Mapping[str, Any]) -> Pixels:
+        if "mask" in shown:
+            return mask_outputs.drawn(pixels, shown, class_names)
+        return box_outputs.drawn(pixels, shown, class_names)
+
+    files: list[Any] = [picture_files.DrawnPictures(options.draw, draw)] if options.draw else []
+    files += [mask_outputs.MaskFiles(options.masks, class_names)] if options.masks else []
+
+    def write(name: str, read: Callable[[], bytes], shown: Mapping[str, Any]) -> None:
+        pixels = picture_files.pixels_of(name, read()) if files else None
+        for each in files:
+            each.write(name, pixels, shown)
+
+    return write
 
 
 def _rest(options: argparse.Namespace, predictor: Predictor, inputs: Inputs, num_answers: int) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import UsageError
-from mxtrain.inference import box_outputs
+from mxtrain.inference import box_outputs, mask_outputs
 from mxtrain.report.sinks import json_lines
 
 # From the name of an input and the answer to it to a row of text, which ends its line.
@@ -66,7 +66,7 @@ def _jsonl(row_format: RowFormat) -> Row:
         named: dict[str, Any] = {row_format.noun: shown_name(name)}
         if named[row_format.noun] != name:
             named[f"{row_format.noun}_base64"] = base64.b64encode(os.fsencode(name)).decode()
-        return json_lines.text({**named, **shown}, _plain) + "\n"
+        return json_lines.text({**named, **_in_text(shown)}, _plain) + "\n"
 
     return row
 
@@ -77,7 +77,7 @@ def _csv(row_format: RowFormat) -> Row:
     def row(name: str, shown: Mapping[str, Any]) -> str:
         lines = io.StringIO()
         writer = csv.writer(lines, lineterminator="\n")
-        for own in box_outputs.csv_rows(shown) if "detections" in shown else [cells(shown)]:
+        for own in _csv_cells(shown):
             values = {row_format.noun: shown_name(name), **own}
             if not columns:
                 columns.extend(values)
@@ -93,12 +93,25 @@ def _csv(row_format: RowFormat) -> Row:
     return row
 
 
+def _csv_cells(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the cells of the rows that an answer takes: one of each detection, or class in a mask, else one."""
+    if "detections" in shown:
+        return box_outputs.csv_rows(shown)
+    return shown["areas"] if "areas" in shown else [cells(shown)]
+
+
+def _in_text(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what there is of an answer in words and numbers: a mask is in files of its own."""
+    return {name: value for name, value in shown.items() if name != "mask"}
+
+
 def _coco(row_format: RowFormat) -> Row:
     separator = ""
 
     def row(name: str, shown: Mapping[str, Any]) -> str:
         nonlocal separator
-        rows = box_outputs.coco_rows(shown_name(name), shown, row_format.class_names)
+        outputs = mask_outputs if "mask" in shown else box_outputs
+        rows = outputs.coco_rows(shown_name(name), shown, row_format.class_names)
         text = "".join(
             f"{separator if not number else SEPARATOR}{json_lines.text(each, _plain)}"
             for number, each in enumerate(rows)
@@ -114,7 +127,7 @@ def _table(row_format: RowFormat) -> Row:
     widths: dict[str, int] = {}
 
     def row(name: str, shown: Mapping[str, Any]) -> str:
-        texts = {column: _short(column, value) for column, value in cells(shown).items()}
+        texts = {column: _short(column, value) for column, value in cells(_in_text(shown)).items()}
         if len(texts) > _MOST_COLUMNS or any(len(text) > WIDEST for text in texts.values()):
             texts = {"answer": plain_text.printable(row_format.in_words(shown))}
         is_first = not widths

@@ -15,7 +15,7 @@ Record = Mapping[str, Any]
 
 BACKGROUND = "background"  # what a detection of nothing shows, and what a box that was missed is taken for
 COLUMNS = ("support", "precision", "recall", "f1")  # by which classes can be sorted
-AVERAGES = ("ap", "ap_50", "ap_voc")  # average precisions, of detections
+AVERAGES = ("ap", "ap_50", "ap_voc", "iou")  # average precisions of detections, and overlaps of masks
 MOST_CLASSES, MOST_SHOWN = 30, 20  # of more classes than the former as many as the latter are shown
 MOST_PAIRS, MOST_SAMPLES = 10, 5
 MATRIX_CLASSES = 12  # in a matrix that fits a terminal
@@ -86,7 +86,7 @@ def _classes(record: Record, names: Sequence[str], choice: ReportOptions) -> lis
     ]
     means += [_share(_mean_of_known(record[key])) for key in columns[len(means) :]]
     rows.append(["mean", str(sum(support)), *means])
-    lines = _table(["class", "boxes" if "ap" in record else "samples", *columns], rows)
+    lines = _table(["class", _unit(record), *columns], rows)
     if is_cut:
         by = f"the lowest {choice.sort or 'f1'} first"
         lines.insert(-1, f"... {len(order) - len(shown)} more classes, {by}; --all shows them")
@@ -96,6 +96,11 @@ def _classes(record: Record, names: Sequence[str], choice: ReportOptions) -> lis
             "of all classes together is largest"
         )
     return lines
+
+
+def _unit(record: Record) -> str:
+    """Return what the support of a class counts."""
+    return "boxes" if "ap" in record else "pixels" if "iou" in record else "samples"
 
 
 def _mean_of_known(values: Sequence[float | None]) -> float | None:
@@ -121,7 +126,7 @@ def _confused(record: Record, names: Sequence[str], choice: ReportOptions) -> li
     ]
     if not rows:
         return []
-    lines = _table(["class", "taken for", "samples", "of the class"], rows, num_words=2)
+    lines = _table(["class", "taken for", _unit(record), "of the class"], rows, num_words=2)
     left = len(pairs) - len(shown)
     return lines + ([f"... {left} more pairs; --all shows them"] if left else [])
 
@@ -190,6 +195,10 @@ def _describe(sample: Record, names: Sequence[str]) -> str:
     """Return what the task says of a sample (docs/records.md), in words."""
     if "detections" in sample:
         return f"has {boxes_in_words(sample['boxes'], names)}; detected {boxes_in_words(sample['detections'], names)}"
+    if "ious" in sample:
+        overlaps = ", ".join(f"{names[number]} {iou:.2f}" for number, iou in sample["ious"])
+        taken = ", ".join(f"{names[true]} taken for {names[other]}" for true, other, _ in sample["taken_for"])
+        return f"IoU of {overlaps or 'nothing'}" + (f"; {taken}" if taken else "")
     if "label_probability" in sample:
         answer, sure = names[sample["predicted"]], sample["probability"]
         if sample["predicted"] == sample["label"]:

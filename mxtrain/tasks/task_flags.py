@@ -22,6 +22,7 @@ OF_PICTURES = frozenset(
         *("mean", "deviation", "normalize", "cache"),
     )
 )
+OF_PIXELS = frozenset(("aux_weight",))
 OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing", "class_weights"))
 OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
 OF_CHUNKS = frozenset(("head_chunk", "head_classes"))
@@ -32,6 +33,7 @@ OF_WEIGHTS = frozenset(("sample_weight",))
 ONLY_SOME_TASKS = (
     OF_PICTURES
     | OF_CLASSES
+    | OF_PIXELS
     | OF_TEACHERS
     | OF_CHUNKS
     | OF_TEXT

@@ -16,7 +16,7 @@ from examples import own_task_data
 from mxtrain.data.records.recordio import Label
 from tests.support.data import several_shapes
 from tests.support.user_code import majority_data
-from tests.tasks.data import boxes, dials, readings, steps, stripes, tastes, texts
+from tests.tasks.data import boxes, dials, masks, readings, steps, stripes, tastes, texts
 from tests.tasks.data.linear import (
     dials_r2,
     gauges_r2,
@@ -372,9 +372,33 @@ CENTER_NET = dataclasses.replace(
     bar=Bar("val_map_50", 0.06),
 )
 
+SEGMENTATION = Case(
+    name="segmentation",
+    write=masks.write_sets,
+    flags="--task segmentation --model fastscnn_citys --image-size 64 --augment scale_crop+flip+rotate+blur "
+    "--optimizer adam --lr 0.003",
+    learn="--image-size 96 --augment flip --batch-size 16 --epochs 5",
+    bar=Bar("val_miou", 0.7),
+    linear=masks.constant_miou,
+    hostile={
+        "empty": Hostile(emptied, "it has no mask", is_skipped=False),
+        "cut short": Hostile(cut, "it has no mask", is_skipped=False),
+        "no mask": Hostile(masks.without_mask, "it has no mask", is_skipped=False),
+        "too long": Hostile(masks.longer_than_there_is, "longer than the record", is_skipped=False),
+        "no PNG": Hostile(masks.no_png, "no PNG that can be decoded", is_skipped=False),
+        "no such class": Hostile(
+            masks.change_of_mask(masks.of_unknown_class), "has class 9", is_skipped=False
+        ),
+        "another size": Hostile(masks.change_of_mask(masks.smaller), "its mask is 96 x 94 pixels"),
+    },
+    num_learnt=(1000, 200),
+    overfit="--augment none --max-steps 80",
+    predict=("{folder}/one.png",),
+)
+
 ALL = (
     *(CLASSIFICATION, MAJORITY, MULTILABEL, LM, SEQUENCES, TOKENS, REGRESSION, VECTORS, SERIES, GAUGE),
-    *(RECOMMENDATION, DETECTION, YOLO, CENTER_NET),
+    *(RECOMMENDATION, DETECTION, YOLO, CENTER_NET, SEGMENTATION),
 )
 
 

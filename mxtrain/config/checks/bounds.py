@@ -60,6 +60,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "lr_base_batch": (0, MOST_SAMPLES),
     "warmup_epochs": (0, MOST_TIMES),
     "distill_weight": (0, 1),
+    "aux_weight": (0, FAR),
     "distill_temperature": (0.001, FAR),
     "label_smoothing": (0, BELOW_ONE),
     "clip_norm": (NEAR, FAR),

@@ -238,6 +238,8 @@ def _check_names(run: Run) -> None:
         augmentations.parse_of_text(run.data.augment)
     elif tasks.defaults_of(run.model.task).has_boxes:
         augmentations.parse_of_boxes(run.data.augment)
+    elif tasks.defaults_of(run.model.task).has_masks:
+        augmentations.parse_of_masks(run.data.augment)
     elif run.data.augment != augmentations.AUTO:
         augmentations.parse(run.data.augment)
     metrics.parse(run.output.metric)

@@ -14,6 +14,7 @@ from mxtrain.config.components import component
 from mxtrain.config.components.component import Component, Number, Numbers, Spec, by_name
 from mxtrain.config.components.zoo.detector_names import DETECTORS, TWO_STAGE
 from mxtrain.config.components.zoo.gluoncv_names import GLUONCV_CLASSIFIERS
+from mxtrain.config.components.zoo.segmenter_names import NOT_HERE, SEGMENTERS
 from mxtrain.config.components.zoo.torch_net_names import TORCH_NETS
 from mxtrain.core.errors import UsageError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from mxtrain.runtime.types import Block
 
 PICTURES, ARRAYS, IDS, TOKENS, TEXTS = "pictures", "arrays", "ids", "tokens", "texts"
-BOXES = "boxes"  # pictures too, of whose boxes they tell
+BOXES, PIXELS = "boxes", "pixels"  # pictures too, of whose boxes, or of each of whose pixels, they tell
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +94,7 @@ NETS = by_name(
     *(Net(name, "GluonCV's") for name in GLUONCV_CLASSIFIERS),
     *(Net(name, "torch's, made of GluonCV's") for name in TORCH_NETS),
     *(Net(name, "GluonCV's", takes=BOXES) for name in DETECTORS),
+    *(Net(name, "GluonCV's", takes=PIXELS) for name in SEGMENTERS),
     _of_arrays(
         "mlp",
         "the default: layers of neurons over all arrays side by side; fixed shapes",
@@ -203,6 +205,10 @@ def parse(text: str) -> Spec:
         raise UsageError(
             f"--model {text}: is a net of two stages, which are not learnt here; give one of one stage, as "
             "ssd_512_resnet50_v1_voc, yolo3_darknet53_voc or center_net_resnet18_v1b_voc"
+        )
+    if text.startswith(NOT_HERE):
+        raise UsageError(
+            f"--model {text}: is not among the nets of pixels that are learnt here; give one of {', '.join(SEGMENTERS)}"
         )
     parsed = component.parse("--model", text, NETS)
     if parsed.name not in NETS:

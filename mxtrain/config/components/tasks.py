@@ -23,6 +23,7 @@ class TaskDefaults(Component):
     augment: str = augmentations.IMAGENET
     samples: str = ""  # what they are: one of the kinds above; nothing is known of those of one's own
     has_boxes: bool = False  # whether augmentations are those that move boxes
+    has_masks: bool = False  # or masks
 
     @property
     def has_texts(self) -> bool:
@@ -62,6 +63,15 @@ TASKS = by_name(
         augment="none",
         samples=PICTURES,
         has_boxes=True,
+    ),
+    TaskDefaults(
+        "segmentation",
+        "a class for each pixel",
+        "mxtrain.tasks.segmentation:Segmentation",
+        model="fcn_resnet50_voc",
+        augment=augmentations.OF_MASKS,
+        samples=PICTURES,
+        has_masks=True,
     ),
     TaskDefaults(
         "arrays",

@@ -66,6 +66,10 @@ class Model:
         "how much each class counts in the training loss: none | auto (rare ones more) | a number for each, as in "
         "1,2.5 | a FILE of names and numbers",
     )
+    aux_weight: float = flag(
+        0.5,
+        "how much the loss of the auxiliary head of a net of pixels counts beside its own; 0: build none",
+    )
     amp: str = flag("off", "mixed precision: off | bf16 (CPU) | auto (bf16 where it pays) | fp16 (GPU)")
     amp_table: str = flag(
         "", "what pays in bf16: a file that doctor --measure-bf16 wrote; left out: a table of CPUs measured"

@@ -5,8 +5,6 @@ Pixels from outside the picture are gray, as in the published RandAugment.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mxtrain.core.opencv import cv2
@@ -20,12 +18,12 @@ def rotate(image: Pixels, degrees: float) -> Pixels:
     return _warp(image, _rotation(image, degrees))
 
 
-def rotate_classes(mask: Any, degrees: float, outside: int) -> Any:
+def rotate_classes(mask: Pixels, degrees: float, outside: int) -> Pixels:
     """Rotate a mask as `rotate` does its picture; each pixel has the class of the nearest one, or `outside`."""
     return _warp(mask, _rotation(mask, degrees), cv2.INTER_NEAREST, (outside,))
 
 
-def _rotation(image: Any, degrees: float) -> list[list[float]]:
+def _rotation(image: Pixels, degrees: float) -> list[list[float]]:
     height, width = image.shape[:2]
     turn = np.asarray(cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0))
     found: list[list[float]] = cv2.invertAffineTransform(turn).tolist()
@@ -53,11 +51,11 @@ def translate_y(image: Pixels, fraction: float) -> Pixels:
 
 
 def _warp(
-    image: Any,
+    image: Pixels,
     source: list[list[float]],
     method: int = cv2.INTER_LINEAR,
     outside: tuple[int, ...] = OUTSIDE,
-) -> Any:
+) -> Pixels:
     """Take each pixel (x, y) from `source @ (x, y, 1)`; OpenCV counts from the middle of the first pixel."""
     height, width = image.shape[:2]
     return cv2.warpAffine(

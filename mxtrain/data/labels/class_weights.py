@@ -15,7 +15,7 @@ import numpy as np
 from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.data.interfaces import Dataset
-from mxtrain.data.records.recordio import Floats
+from mxtrain.data.records.recordio import Floats, Ints
 
 NONE, AUTO = "none", "auto"
 LARGEST = 1e6
@@ -25,7 +25,11 @@ def of_classes(text: str, train: Dataset, names: Sequence[str]) -> list[float] |
     """Return the weight of each class of samples with one label; None where all count alike."""
     if text != AUTO:
         return _parse_weights(text, names)
-    counts = np.bincount(_known_labels(train).ravel().astype(np.int64), minlength=len(names))
+    return balanced(np.bincount(_known_labels(train).ravel().astype(np.int64), minlength=len(names)))
+
+
+def balanced(counts: Ints) -> list[float]:
+    """Return weights with which all classes that there are count as much, from how often each comes."""
     num_present = np.count_nonzero(counts)
     return [float(counts.sum() / (num_present * count)) if count else 1.0 for count in counts.tolist()]
 

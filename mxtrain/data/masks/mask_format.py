@@ -23,13 +23,26 @@ _FOOTER = struct.Struct("<I8s")
 
 def join(picture: bytes, mask: Array) -> bytes:
     """Return the payload of an encoded picture and its mask."""
-    encoded = cv2.imencode(".png", mask)[1].tobytes()
-    return b"".join([picture, encoded, _FOOTER.pack(len(encoded), MAGIC)])
+    png = encoded(mask)
+    return b"".join([picture, png, _FOOTER.pack(len(png), MAGIC)])
+
+
+def encoded(mask: Array) -> bytes:
+    """Return a mask as a PNG of grey pixels."""
+    return cv2.imencode(".png", mask)[1].tobytes()
 
 
 def has_mask(payload: Any) -> bool:
     """Return whether a payload ends with a footer."""
     return len(payload) > _FOOTER.size and bytes(payload[-len(MAGIC) :]) == MAGIC
+
+
+def picture_of(payload: Any) -> Any:
+    """Return the encoded picture of a payload, which may have a mask behind it or none."""
+    if not isinstance(payload, np.ndarray) and has_mask(payload):
+        length, _ = _FOOTER.unpack(payload[-_FOOTER.size :])
+        return payload[: max(0, len(payload) - _FOOTER.size - length)]
+    return payload
 
 
 def split(payload: Any) -> tuple[Any, Array]:
@@ -43,9 +56,16 @@ def split(payload: Any) -> tuple[Any, Array]:
     return payload[: end - length], decoded(payload[end - length : end])
 
 
-def decoded(encoded: Any) -> Array:
+def without_border(mask: Array) -> Array:
+    """Return the part of a mask that is not IGNORED on all of a side, as that beside a letterboxed picture is."""
+    rows, columns = ((mask != IGNORED).any(axis=axis) for axis in (1, 0))
+    inside: Array = mask[np.ix_(rows, columns)]
+    return inside
+
+
+def decoded(png: Any) -> Array:
     """Return the mask that a PNG of grey pixels holds; ValueError, in words, for anything else."""
-    mask = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_UNCHANGED)
+    mask = cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_UNCHANGED)
     if mask is None:
         raise ValueError("its mask is no PNG that can be decoded; pack it again")
     if mask.ndim != 2 or mask.dtype != np.uint8:

@@ -55,8 +55,10 @@ def product(node: Node) -> str:
         turned.append(
             node.transposed(source, axes) if node.get(f"transpose_{'ab'[number]}", False) else source
         )
-    if node.operator == "dot" and (len(node.shapes[0]) > 2 or len(node.shapes[1]) > 2):
-        raise node.refused("dot of more than two axes")
+    if node.operator == "dot" and len(node.shapes[1]) > 2:
+        raise node.refused("dot with an array of more than two axes")
+    if node.operator == "dot" and len(node.shapes[0]) > 2 and node.get("transpose_a", False):
+        raise node.refused("dot of an array of more than two axes that is turned")
     found = node.write("MatMul", turned)
     scale = node.get("alpha", 1.0)
     return found if scale == 1 else node.write("Mul", [found, node.constant(scale)])

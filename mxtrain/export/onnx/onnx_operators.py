@@ -127,6 +127,15 @@ def arange(node: Node) -> str:
     return node.constant(np.repeat(values, node.get("repeat", 1)))
 
 
+def arange_like(node: Node) -> str:
+    axis = node.get("axis", None)
+    if axis is None:
+        raise node.refused("it counts all numbers")
+    (count,) = node.known([node.shapes[0][axis]], "how far it counts")
+    values = node.get("start", 0.0) + node.get("step", 1.0) * np.arange(count, dtype=np.float32)
+    return node.constant(values)
+
+
 def cumsum(node: Node) -> str:
     return node.write("CumSum", [node.inputs[0], node.numbers(node.get("axis", 0))])
 
@@ -172,6 +181,8 @@ def broadcast(node: Node) -> str:
 
 
 def broadcast_like(node: Node) -> str:
+    if node.get("lhs_axes", ()):  # of some axes alone, whose lengths are known
+        return broadcast(node)
     return node.write("Expand", [node.inputs[0], node.write("Shape", [node.inputs[1]])])
 
 
@@ -266,7 +277,13 @@ OPERATORS: dict[str, Translation] = {
         "_full": functools.partial(constant_filled, value=1.0),
     },
     **{name: functools.partial(constant_filled, value=0.0) for name in ("_zeros", "_zeros_without_dtype")},
-    **{"_arange": arange, "_eye": eye, "cumsum": cumsum, "_np_cumsum": cumsum},
+    **{
+        "_arange": arange,
+        "_contrib_arange_like": arange_like,
+        "_eye": eye,
+        "cumsum": cumsum,
+        "_np_cumsum": cumsum,
+    },
     **{
         "argmax": functools.partial(argument, operator="ArgMax"),
         "argmin": functools.partial(argument, operator="ArgMin"),

@@ -120,7 +120,7 @@ def _wide_decoder(self: Any, F: Any, x: Any, early: Any) -> Any:
 
 
 # By family: of the net itself, and of blocks in it by the names of their classes.
-_FORWARDS = {
+_FORWARDS: dict[str, dict[str, Any]] = {
     FCN: {"net": _of_resnet},
     PSP: {"net": _of_resnet, "_PyramidPooling": _pyramid},
     DEEPLAB: {"net": _of_resnet, "_AsppPooling": _pooling},

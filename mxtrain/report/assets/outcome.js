@@ -8,7 +8,8 @@ function classes(run) {
     "Classes, those with the lowest recall first",
     [
       {title: "class", value: row => name(row[0])},
-      {title: found.boxes ? "boxes" : "samples", number: true, value: row => row[1], show: row => format(row[1])},
+      {title: found.boxes ? "boxes" : found.has_overlaps ? "pixels" : "samples", number: true, value: row => row[1], show: row => format(row[1])},
+      found.has_overlaps && {title: "IoU", number: true, value: row => row[4], show: row => percent(row[4])},
       found.boxes && {title: "average precision", number: true, value: row => row[4], show: row => percent(row[4])},
       {title: "precision", number: true, value: row => row[2], show: row => percent(row[2])},
       {title: "recall", number: true, value: row => row[3], show: row => percent(row[3])},
@@ -27,7 +28,7 @@ function classes(run) {
       [
         {title: "is", value: row => name(row[0])},
         {title: "taken for", value: row => name(row[1])},
-        {title: "samples", number: true, value: row => row[2], show: row => format(row[2])},
+        {title: found.has_overlaps ? "pixels" : "samples", number: true, value: row => row[2], show: row => format(row[2])},
       ],
       found.matrix.most,
       false,

@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import Callable, Iterator, Sequence
 
 from mxtrain.report import history
-from mxtrain.report.diagnosis import data, detection, layers, learning, rate, speed, stability, workers
+from mxtrain.report.diagnosis import (
+    data,
+    detection,
+    layers,
+    learning,
+    rate,
+    segmentation,
+    speed,
+    stability,
+    workers,
+)
 from mxtrain.report.diagnosis.finding import Finding
 from mxtrain.report.history import History
 
@@ -34,6 +44,7 @@ CHECKS: tuple[Callable[[History], Finding | None], ...] = (
     learning.nothing_learnt,
     detection.poor_anchors,
     detection.not_found,
+    segmentation.one_class,
     learning.overfitting,
     learning.underfitting,
     data.label_noise,
@@ -52,13 +63,14 @@ CHECKS: tuple[Callable[[History], Finding | None], ...] = (
 # What is the cause of others makes them needless: their advice would be the same, or wrong.
 EXPLAINS = {
     "diverging": {"learning-rate-too-high", "nothing-learnt", "underfitting", "overfitting", "skipped-steps",
-                  "dead-activations", "class-imbalance", "boxes-not-found"},
+                  "dead-activations", "class-imbalance", "boxes-not-found", "one-class-masks"},
     "exploding-gradients": {"diverging", "nothing-learnt", "underfitting"},
     "vanishing-gradients": {"learning-rate-too-low", "nothing-learnt", "underfitting", "class-imbalance"},
     "dead-activations": {"nothing-learnt", "underfitting", "class-imbalance"},
     "learning-rate-too-high": {"nothing-learnt", "underfitting", "class-imbalance"},
     "learning-rate-too-low": {"nothing-learnt", "underfitting", "class-imbalance"},
-    "nothing-learnt": {"underfitting", "class-imbalance", "boxes-not-found"},
+    "nothing-learnt": {"underfitting", "class-imbalance", "boxes-not-found", "one-class-masks"},
+    "one-class-masks": {"underfitting", "class-imbalance"},
     "boxes-not-found": {"underfitting", "class-imbalance"},
     "poor-anchors": {"boxes-not-found", "overfitting"},
     "data-bound": {"gpu-idle"},

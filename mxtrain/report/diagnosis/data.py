@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxtrain.report.diagnosis.finding import Finding, Floats, as_number, listed, numbers, percent, setting
+from mxtrain.report.diagnosis.finding import Finding, as_number, listed, numbers, numbers_of, percent, setting
 from mxtrain.report.history import History, Record
 
 RARE = 0.2  # of the mean number of samples a class
@@ -41,13 +41,16 @@ def imbalance(history: History) -> Finding | None:
         return None
     step = int(reports[-1]["step"])
     classes = listed(f"{index} ({support[index]:.0f})" for index in np.flatnonzero(rare))
+    unit = "pixels" if "iou" in reports[-1] else "samples"
     evidence = (
         f"{int(rare.sum())} of {int(present.sum())} classes are rare in validation, with {support[rare].sum():.0f} of "
-        f"{support.sum():.0f} samples; by their place in the class list, with their samples: {classes}.",
-        f"Of their samples {percent(of_rare)} are found, of the others {percent(of_others)}.",
+        f"{support.sum():.0f} {unit}; by their place in the class list, with their {unit}: {classes}.",
+        f"Of their {unit} {percent(of_rare)} are found, of the others {percent(of_others)}.",
     )
     if reports[-1].get("has_background"):
         advice = "more pictures that show them, or the same ones more often in --train"
+    elif "iou" in reports[-1] and setting(history, "class_weights", "none") == "none":
+        advice = "--class-weights auto: pixels of rare classes count more; or more pictures that show them"
     elif (
         setting(history, "sampling", "once") == "balanced"
         or setting(history, "class_weights", "none") != "none"
@@ -99,15 +102,6 @@ def _best_evaluation(history: History) -> Record | None:
     evaluations = history.of_kind("eval")
     losses = numbers(evaluations, "val_loss")
     return evaluations[int(np.nanargmin(losses))] if np.isfinite(losses).any() else None
-
-
-def numbers_of(record: Record, key: str) -> Floats:
-    values = record.get(key)
-    return (
-        np.array([as_number(each) for each in values], np.float64)
-        if isinstance(values, list)
-        else np.zeros(0)
-    )
 
 
 def _samples(record: Record) -> list[Record]:

@@ -86,3 +86,13 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     """Return names joined by commas, the first ones of many."""
     found = list(names)
     return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
+
+
+def numbers_of(record: Record, key: str) -> Floats:
+    """Return the list of numbers under a key of a record; none where it is no list."""
+    values = record.get(key)
+    return (
+        np.array([as_number(each) for each in values], np.float64)
+        if isinstance(values, list)
+        else np.zeros(0)
+    )

@@ -23,7 +23,7 @@ QUALITY = 85
 MOST_CHARACTERS = 400  # of a text
 MOST_AUGMENTED = 32
 # What the page has words of its own for.
-RESULT_FIELDS = ("label", "predicted", "probability", "label_probability")
+RESULT_FIELDS = ("label", "predicted", "probability", "label_probability", "answered")
 BOX_FIELDS = ("boxes", "detections")
 GREEN, RED = (40, 220, 60), (255, 60, 40)  # of boxes, and of detections
 
@@ -44,6 +44,8 @@ def worst_samples(history: History, class_names: list[str], tokenizer: str = "")
         *(_judged_set(config), task, tokenizer, window if isinstance(window, int) else 0),
         tuple(each["sample"] for each in samples),
         tuple(tuple(_rows(each, key) for key in BOX_FIELDS) for each in samples),
+        tuple(str(each.get("answered", "")) for each in samples),
+        len(class_names),
     )
     return {
         "step": records[-1]["step"],
@@ -83,11 +85,18 @@ def _judged_set(config: dict[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=16)  # a live page asks again and again for the same
 def _shown(
-    val: str, task: str, tokenizer: str, window: int, positions: tuple[int, ...], boxes: tuple[Any, ...]
+    val: str,
+    task: str,
+    tokenizer: str,
+    window: int,
+    positions: tuple[int, ...],
+    boxes: tuple[Any, ...],
+    masks: tuple[str, ...],
+    num_classes: int,
 ) -> tuple[dict[int, dict[str, str]], str]:
     """Return what is shown of the samples at these positions, and one sentence where that is nothing.
 
-    `boxes` has the boxes and the detections of each, which are drawn on pictures.
+    `boxes` has the boxes and the detections of each, and `masks` the answered one, which are drawn on pictures.
     """
     samples = tasks.defaults_of(task).samples
     if not val or samples not in (tasks.PICTURES, tasks.TEXTS, tasks.WINDOWS):
@@ -99,6 +108,8 @@ def _shown(
         )
     try:
         if samples == tasks.PICTURES:
+            if any(masks):
+                return _masked(val, positions, masks, num_classes), ""
             return _pictures(val, positions, boxes), ""
         return _texts(val, samples, tokenizer, window, positions), ""
     except (Stop, OSError, ValueError, ImportError) as error:
@@ -118,6 +129,33 @@ def _pictures(val: str, positions: tuple[int, ...], boxes: tuple[Any, ...]) -> d
             except (Stop, ValueError):
                 continue  # a record that cannot be read any more
             found[position] = {"picture": jpeg_uri(pixels, *drawn)}
+    return found
+
+
+def _masked(
+    val: str, positions: tuple[int, ...], masks: tuple[str, ...], num_classes: int
+) -> dict[int, dict[str, str]]:
+    """Return pictures twice, side by side: with the mask that each has, and with the one that was answered."""
+    import numpy as np
+
+    from mxtrain.data.augment.mask_transforms import nearest
+    from mxtrain.data.decode import decoding
+    from mxtrain.data.masks import mask_drawing, mask_format
+    from mxtrain.data.records.record_sets import open_set
+
+    records = open_set(val)
+    found = {}
+    for position, encoded in zip(positions, masks):
+        if not 0 <= position < len(records):
+            continue
+        try:
+            payload, mask = mask_format.split(records.read(position).payload)
+            pixels, answered = decoding.decode(payload), mask_format.decoded(base64.b64decode(encoded))
+        except (Stop, ValueError):
+            continue  # a record that cannot be read any more
+        both = [mask, mask_format.without_border(answered)]
+        drawn = [mask_drawing.drawn(pixels, nearest(each, *pixels.shape[:2]), num_classes) for each in both]
+        found[position] = {"picture": jpeg_uri(np.concatenate(drawn, axis=1))}
     return found
 
 

@@ -203,7 +203,7 @@ def classes_of(history: History, names: list[str]) -> dict[str, Any] | None:
     if not len(support) == len(precision) == len(recall):
         return None
     names = [names[i] if i < len(names) else f"class {i}" for i in range(len(support))]
-    averages = [*map(_rounded, record.get("ap") or [None] * len(support))]
+    averages = [*map(_rounded, record.get("ap") or record.get("iou") or [None] * len(support))]
     order = sorted(range(len(support)), key=lambda i: (recall[i] is None, recall[i] or 0, -(support[i] or 0)))
     rows = [[i, support[i], precision[i], recall[i], averages[i]] for i in order[:MOST_CLASSES]]
     if record.get("has_background"):  # a class that no box has
@@ -212,6 +212,7 @@ def classes_of(history: History, names: list[str]) -> dict[str, Any] | None:
         **{"step": record["step"], "names": names, "rows": rows, "ece": _rounded(record.get("ece"))},
         "matrix": _matrix(_pairs(record), support, recall),
         "boxes": _boxes(record, averages),
+        "has_overlaps": "iou" in record,
         "bins": [[_rounded(v) for v in each] for each in record.get("bins") or [] if len(each) == 3],
     }
 

@@ -30,6 +30,7 @@ SEGMENTERS = (
     "fastscnn_citys",
 )
 NOT_HERE = ("icnet", "danet")  # as the names of GluonCV's other ones begin
+_IMAGE_SIZE = 480
 
 _MODULES = {
     FCN: ("fcn", "FCN"),
@@ -39,6 +40,11 @@ _MODULES = {
     WIDE_PLUS: ("deeplabv3b_plus", "DeepLabWV3Plus"),
     FAST: ("fastscnn", "FastSCNN"),
 }
+
+
+def image_size_of(name: str) -> int:
+    """Return the height and width of the pictures that GluonCV trains a net on; 0 of any other net."""
+    return _IMAGE_SIZE if name in SEGMENTERS else 0
 
 
 def family_of(name: str) -> str:

@@ -1,0 +1,79 @@
+"""The checks of masks before training: which classes there are, and how many pixels of each.
+
+Owns the names of classes and the counts of pixels. To read all masks would take minutes, so counts are of records at
+even distances; what is wrong with another one is found when it is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.fields import Array, BadSample
+from mxtrain.data.interfaces import Dataset
+from mxtrain.data.labels import class_weights, label_checks
+from mxtrain.data.masks import mask_fields
+from mxtrain.data.masks.mask_format import IGNORED, MOST_CLASSES
+
+MOST_READ = 256  # masks
+
+
+def class_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[str]:
+    """Check the masks of both data sets, and return a name for each class; one without a name has its number.
+
+    `num_classes` is --num-classes; 0 takes as many as the training set names. DataError names the first record, or
+    file, that does not fit.
+    """
+    names = train.class_names
+    if names and num_classes and len(names) > num_classes:
+        raise DataError(
+            f"{train.path}: has {len(names)} classes, but --num-classes is {num_classes}; leave it out or raise it"
+        )
+    count = num_classes or len(names or ())
+    if not count:
+        raise UsageError(f"{train.path}: names no classes; give --num-classes")
+    if not 2 <= count <= MOST_CLASSES:
+        raise UsageError(f"{train.path}: has {count} classes; masks tell from 2 to {MOST_CLASSES} apart")
+    every = [names[number] if names and number < len(names) else str(number) for number in range(count)]
+    if not pixel_counts(train, count).any() and hasattr(train, "read"):
+        raise DataError(f"{train.path}: no pixel of any mask counts; there is nothing to learn from")
+    if val is not None:
+        check(val, every)
+    return every
+
+
+def check(dataset: Dataset, class_names: list[str]) -> None:
+    """Refuse a data set that a net of these classes cannot be trained or evaluated on, with a DataError."""
+    label_checks.refuse_other_names(dataset, class_names)
+    pixel_counts(dataset, len(class_names))
+
+
+def pixel_counts(dataset: Any, num_classes: int) -> Array:
+    """Return how many pixels each class has in masks at even distances; zeros where they are not known beforehand."""
+    counts = np.zeros(num_classes, np.int64)
+    if not hasattr(dataset, "read") or not len(dataset):
+        return counts
+    number = min(len(dataset), MOST_READ)
+    for position in (np.arange(number) * len(dataset) // number).tolist():
+        try:
+            _, mask = mask_fields.picture_and_mask(dataset.read(position))
+            mask_fields.check_classes(mask, num_classes)
+        except BadSample as bad:
+            raise DataError(f"{dataset.where(position)}: {bad}") from None
+        counts += np.bincount(mask.ravel(), minlength=IGNORED + 1)[:num_classes]
+    return counts
+
+
+def weights(text: str, train: Dataset, names: list[str]) -> list[float] | None:
+    """Return how much a pixel of each class counts, as --class-weights `text` says; None where all count alike."""
+    if text != class_weights.AUTO:
+        return class_weights.of_classes(text, train, names)
+    counts = pixel_counts(train, len(names))
+    if not counts.any():
+        raise UsageError(
+            f"--class-weights auto: the masks of --train {train.path} are not known beforehand; give numbers, a file "
+            "or none"
+        )
+    return class_weights.balanced(counts)

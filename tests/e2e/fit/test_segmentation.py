@@ -1,0 +1,97 @@
+"""Masks are learnt; what cannot be learnt is refused in a line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from examples import masked_shapes
+from mxtrain.core.errors import DATA, USAGE
+from mxtrain.data.masks import mask_format
+from mxtrain.data.records.record_file import open_records
+from tests.support.commands import Command
+from tests.support.runs import assert_same_end, records
+
+FAST = "--task segmentation --model fastscnn_citys --image-size 64 --optimizer adam --lr 0.003"
+SHORT = "--batch-size 16 --threads 1 --log none"
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shapes")
+    return masked_shapes.write(folder / "shapes.rec", 32, seed=0)
+
+
+@pytest.mark.timeout(120)
+def test_masks_of_some_pictures_are_learnt(shapes: Path, tmp_path: Path, command: Command) -> None:
+    flags = f"{FAST} {SHORT} --image-size 96 --overfit 1 --max-steps 60 --epochs 60 --early-stop 40"
+    done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    judged = [each for each in records(tmp_path) if each["kind"] == "eval"]
+    assert max(each["val_miou"] for each in judged) > 0.85 > judged[0]["val_miou"]
+
+    line = [tmp_path, shapes, "--draw", tmp_path / "drawn", "--masks", tmp_path / "masks", "--out"]
+    done = command("mxtrain.predict", *line, tmp_path / "out.json", "--format", "coco")
+    assert done.returncode == 0, done.stderr
+    truth = open_records(shapes)
+    written = sorted((tmp_path / "masks").iterdir())
+    assert len(list((tmp_path / "drawn").iterdir())) == len(written) == len(truth)
+    overlap = 0.0
+    answers = json.loads((tmp_path / "out.json").read_text())
+    for key in range(16):  # that it has learnt
+        _, mask = mask_format.split(truth.read(key).payload)
+        answered = np.asarray(Image.open(tmp_path / "masks" / f"shapes.rec_{key}.png"))
+        assert answered.shape == mask.shape
+        counts = mask != 255
+        overlap += float((answered == mask)[counts].mean())
+        for each in (each for each in answers if each["image_id"] == key):
+            size, runs = each["segmentation"]["size"], each["segmentation"]["counts"]
+            inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(size[::-1]).T
+            assert np.array_equal(inside, answered == each["category_id"] - 1)
+    assert overlap / 16 > 0.9
+    done = command("mxtrain.predict", tmp_path, shapes, "--format", "csv")
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert {row["class"] for row in rows} == set(masked_shapes.CLASSES)
+    assert sum(float(row["share"]) for row in rows) == pytest.approx(len(truth))
+
+
+def test_devices_change_no_bit(shapes: Path, tmp_path: Path, command: Command) -> None:
+    for devices in ("cpu", "cpu:0,1"):
+        flags = f"{FAST} {SHORT} --micro-batch 4 --devices {devices} --epochs 2"
+        done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path / devices)
+        assert done.returncode == 0, done.stderr
+    assert_same_end(tmp_path / "cpu:0,1", tmp_path / "cpu")
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        ("--model icnet_resnet50_citys", "is not among the nets of pixels"),
+        ("--model resnet18_v1b", "--model resnet18_v1b goes with"),
+        ("--loss focal", "--loss"),
+        ("--aux-weight -1", "--aux-weight -1"),
+        ("--augment mosaic", "mosaic"),
+        ("--mixup 0.2", "--mixup"),
+        ("--class-weights 1,2", "2 numbers for 4 classes"),
+        ("--num-classes 2", "has 4 classes, but --num-classes is 2"),
+    ],
+)
+def test_flags_that_learn_no_masks_are_refused(
+    flags: str, words: str, shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    line = [*FAST.split(), *flags.split(), "--train", shapes, "--out", tmp_path / "run"]
+    done = command("mxtrain.fit", *line)
+    assert done.returncode in (USAGE, DATA)
+    assert words in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+
+
+def test_a_net_of_pixels_goes_with_no_other_task(shapes: Path, tmp_path: Path, command: Command) -> None:
+    done = command("mxtrain.fit", "--model", "fcn_resnet50_voc", "--train", shapes, "--out", tmp_path)
+    assert done.returncode == USAGE and "goes with --task segmentation" in done.stderr
+    done = command("mxtrain.fit", "--aux-weight", "0.1", "--train", shapes, "--out", tmp_path)
+    assert done.returncode == USAGE and "--aux-weight goes with --task segmentation" in done.stderr
