@@ -87,24 +87,10 @@ def make(
             int8_scores = None
             if options.to == "onnx":
                 files = onnx_export.write(graph, aside, options.fixed_batch, metadata, options.is_held)
-                if isinstance(task, Detection) and not options.is_held:
-                    pair = compared_net, of_some_sizes(batches)
-                    apart = onnx_boxes.write(graph, task, *pair, aside, options.fixed_batch, metadata)
-                    metadata["boxes_apart"] = apart
-                    files.append(onnx_boxes.MODEL)
-                if isinstance(task, Segmentation) and not options.is_held:
-                    pair = compared_net, of_some_sizes(batches)
-                    apart = onnx_masks.write(graph, task, *pair, aside, options.fixed_batch, metadata)
-                    metadata["masks_apart"] = apart
-                    files.append(onnx_masks.MODEL)
-                if table is not None:
-                    assert records is not None
-                    samples = real_samples.loaded(
-                        task, records, real_samples.spread(records, options.samples)
-                    )
-                    of_export = aside, options.fixed_batch, metadata
-                    metadata["whole_apart"] = onnx_tables.write(graph, table, *of_export, samples)
-                    files += [onnx_tables.MODEL] if metadata["whole_apart"] is not None else []
+                parts = compared_net, of_some_sizes(batches), aside, options.fixed_batch, metadata
+                files += [] if options.is_held else _write_answers(task, graph, *parts)
+                if table is not None and records is not None:
+                    files += _write_whole(task, graph, table, records, options, aside, metadata)
                 answer = onnx_export.answers(aside, options.fixed_batch, options.is_held)
             else:
                 if options.to == "int8":
@@ -126,6 +112,42 @@ def make(
             *describe(aside, metadata, task, differences),
         ]
     return Export(folder, files, differences, int8_scores)
+
+
+def _write_answers(
+    task: Task,
+    graph: InferenceGraph,
+    net: Any,
+    batches: Sequence[Batch],
+    folder: Path,
+    batch: int | None,
+    metadata: dict[str, Any],
+) -> list[str]:
+    """Write the file that answers with boxes or masks, for a task of these, and return its name."""
+    parts = net, batches, folder, batch, metadata
+    if isinstance(task, Detection):
+        metadata["boxes_apart"] = onnx_boxes.write(graph, task, *parts)
+        return [onnx_boxes.MODEL]
+    if isinstance(task, Segmentation):
+        metadata["masks_apart"] = onnx_masks.write(graph, task, *parts)
+        return [onnx_masks.MODEL]
+    return []
+
+
+def _write_whole(
+    task: Task,
+    graph: InferenceGraph,
+    table: OverRows,
+    records: Records,
+    options: ExportOptions,
+    folder: Path,
+    metadata: dict[str, Any],
+) -> list[str]:
+    """Write the file with the lookup of a table inside, and return its name; none of a table that is too large."""
+    samples = real_samples.loaded(task, records, real_samples.spread(records, options.samples))
+    apart = onnx_tables.write(graph, table, folder, options.fixed_batch, metadata, samples)
+    metadata["whole_apart"] = apart
+    return [] if apart is None else [onnx_tables.MODEL]
 
 
 def _refuse_at_once(checkpoint: Checkpoint, task: Task, options: ExportOptions) -> None:

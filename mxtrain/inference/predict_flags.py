@@ -54,28 +54,7 @@ def parser() -> Parser:
     )
     trained_run.add_hold(flags)
     flags.add_argument("--embed", action="store_true", help="give features, what the last layer takes")
-    of_labels = (
-        "the worst mistakes among labelled samples: a .rec, a table with its targets, a folder of class folders, or "
-        "the run's own --val"
-    )
-    flags.add_argument(
-        "--draw",
-        type=Path,
-        metavar="FOLDER",
-        help="write pictures there, with the boxes or masks that are found",
-    )
-    flags.add_argument(
-        "--masks",
-        type=Path,
-        metavar="FOLDER",
-        help="write masks there, PNGs whose pixels are numbers of classes",
-    )
-    flags.add_argument("--mistakes", type=int, metavar="N", help=of_labels)
-    of_table = "of a table with --mistakes: the columns that are to be predicted, joined by commas"
-    flags.add_argument("--target", help=of_table)
-    flags.add_argument(
-        "--mistakes-out", type=Path, metavar="FOLDER", help="write the pictures of mistakes there"
-    )
+    _add_pictures(flags)
     for flag, number_type, meaning in (
         ("--max-tokens", int, "the most tokens that are written"),
         ("--temperature", float, "below 1 likely tokens come more often; 0: the likeliest always"),
@@ -92,6 +71,32 @@ def parser() -> Parser:
         help="beginning of a text, for a language model; may be repeated",
     )
     return flags
+
+
+def _add_pictures(flags: Parser) -> None:
+    """Add the flags of pictures that are written, and of mistakes."""
+    flags.add_argument(
+        "--draw",
+        type=Path,
+        metavar="FOLDER",
+        help="write pictures there, with the boxes or masks that are found",
+    )
+    flags.add_argument(
+        "--masks",
+        type=Path,
+        metavar="FOLDER",
+        help="write masks there, PNGs whose pixels are numbers of classes",
+    )
+    of_labels = (
+        "the worst mistakes among labelled samples: a .rec, a table with its targets, a folder of class folders, or "
+        "the run's own --val"
+    )
+    flags.add_argument("--mistakes", type=int, metavar="N", help=of_labels)
+    of_table = "of a table with --mistakes: the columns that are to be predicted, joined by commas"
+    flags.add_argument("--target", help=of_table)
+    flags.add_argument(
+        "--mistakes-out", type=Path, metavar="FOLDER", help="write the pictures of mistakes there"
+    )
 
 
 def sampling_of(options: argparse.Namespace) -> SamplingOptions:

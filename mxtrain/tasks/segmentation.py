@@ -27,7 +27,7 @@ from mxtrain.models.contract import Contract, pictures_in_words
 from mxtrain.tasks import task_flags
 from mxtrain.tasks.classes import described
 from mxtrain.tasks.inputs.net_inputs import NetInputs, Pictures
-from mxtrain.tasks.metrics.segmentation_report import SegmentationReport, counts_of, judged
+from mxtrain.tasks.metrics.segmentation_report import SegmentationReport, counts_of, numbers_and_record
 from mxtrain.tasks.task import Description, Outcome, Score, Task, TaskPrediction
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Segmentation(Task, TaskPrediction):
         """Return the IoU of each class in a sample's picture, by the class's number, and what was taken for what."""
         if output is None:
             return {}
-        numbers, record = judged(counts_of(arrays["mask"], output, len(self.class_names)))
+        numbers, record = numbers_and_record(counts_of(arrays["mask"], output, len(self.class_names)))
         ious = {number: round(iou, 4) for number, iou in enumerate(record["iou"]) if iou is not None}
         return {
             "pixel_accuracy": numbers["pixel_accuracy"],

@@ -44,7 +44,7 @@ class MaskTransform:
 
     @property
     def largest(self) -> float:
-        """How many times as large as the net's size a picture may be needed."""
+        """The largest scale at which a picture may be needed, in sides of the net's size."""
         crop = self._crop
         return dict(crop.hyperparameters)["scale_max"] if crop else 1.0
 

@@ -1,4 +1,4 @@
-"""What a net says of the class of each pixel, by one look at a picture or by several: mirrored, at scales, in windows.
+"""Classes of pixels by one look of a net at a picture or by several: mirrored, at scales, in windows.
 
 Owns the views and their mean, of probabilities. A window has the size that the net was trained on.
 """

@@ -43,7 +43,7 @@ class SegmentationReport:
         for state in states:
             pairs, number = np.split(state.astype(np.int64), 2)
             counts[pairs] += number
-        return judged(counts.reshape(self._num_classes, -1))
+        return numbers_and_record(counts.reshape(self._num_classes, -1))
 
 
 def counts_of(mask: Array, answered: Array, num_classes: int) -> Counts:
@@ -53,7 +53,7 @@ def counts_of(mask: Array, answered: Array, num_classes: int) -> Counts:
     return np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
 
 
-def judged(counts: Counts) -> tuple[dict[str, float], dict[str, Any]]:
+def numbers_and_record(counts: Counts) -> tuple[dict[str, float], dict[str, Any]]:
     """Return the numbers, over the classes that occur, and the record, with the IoU of each class.
 
     A class that no pixel has, nor was answered anywhere, has none; one that was answered alone has 0.

@@ -10,7 +10,7 @@ import numpy as np
 from examples import masked_shapes
 from mxtrain.data.masks import mask_format
 from mxtrain.data.records.record_file import open_records
-from mxtrain.tasks.metrics.segmentation_report import counts_of, judged
+from mxtrain.tasks.metrics.segmentation_report import counts_of, numbers_and_record
 
 
 def write_sets(folder: Path, num_train: int, num_val: int) -> None:
@@ -26,7 +26,7 @@ def constant_miou(folder: Path) -> float:
     train, val = (_masks(folder / f"{name}.rec") for name in ("train", "val"))
     num_classes = len(masked_shapes.CLASSES)
     most = np.stack([(train == number).sum(axis=0) for number in range(num_classes)]).argmax(axis=0)
-    numbers, _ = judged(counts_of(val, np.broadcast_to(most, val.shape), num_classes))
+    numbers, _ = numbers_and_record(counts_of(val, np.broadcast_to(most, val.shape), num_classes))
     return numbers["miou"]
 
 

@@ -63,6 +63,7 @@ FLAGS = [
     "--head-chunk",
     "--head-classes",
     "--class-weights",
+    "--aux-weight",
     "--amp",
     "--amp-table",
     "--loss-scale",

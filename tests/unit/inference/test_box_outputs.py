@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from mxtrain.core.errors import DataError
 from mxtrain.data.boxes import box_drawing
-from mxtrain.inference import box_outputs, output_files, row_formats
+from mxtrain.inference import box_outputs, output_files, picture_files, row_formats
 from mxtrain.inference.row_formats import RowFormat
 
 NAMES = ["cat", "=dog"]
@@ -74,9 +75,10 @@ def test_a_row_of_csv_is_a_detection(tmp_path: Path) -> None:
 def test_boxes_are_drawn_where_they_are(tmp_path: Path) -> None:
     picture = np.zeros((80, 100, 3), np.uint8)
     encoded = cv2.imencode(".png", picture)[1].tobytes()
-    pictures = box_outputs.DrawnPictures(tmp_path / "drawn", NAMES)
+    draw = functools.partial(box_outputs.drawn, class_names=NAMES)
+    pictures = picture_files.DrawnPictures(tmp_path / "drawn", draw)
     for name in ("a/one.jpg", "b/one.jpg", "../odd name"):
-        pictures.write(name, lambda: encoded, TWO)
+        pictures.write(name, picture_files.pixels_of(name, encoded), TWO)
     assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == [
         *("odd_name.jpg", "one.jpg-2.jpg", "one.jpg.jpg")
     ]
@@ -86,7 +88,7 @@ def test_boxes_are_drawn_where_they_are(tmp_path: Path) -> None:
         assert drawn[y, x].max() > 100 and drawn[y, x].argmax() == np.argmax(box_drawing.colour_of(1))
     assert drawn[40, 20].max() < 40 and drawn[60, 60].max() < 40  # inside, and far away
     with pytest.raises(DataError, match=r"broken\.jpg: "):
-        pictures.write("broken.jpg", lambda: b"no picture", TWO)
+        picture_files.pixels_of("broken.jpg", b"no picture")
 
 
 def test_what_is_not_finite_is_not_drawn() -> None:
