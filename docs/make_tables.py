@@ -57,6 +57,7 @@ def tables() -> Mapping[str, str]:
         "crops": described(augmentations.CROPS.values(), "what it does"),
         "changes": described(augmentations.CHANGES.values(), "what it does"),
         "box_augmentations": described(augmentations.BOX_AUGMENTATIONS.values(), "what it does"),
+        "mask_augmentations": described(augmentations.MASK_AUGMENTATIONS.values(), "what it does"),
         "text_augmentations": described(augmentations.TEXT_AUGMENTATIONS.values(), "what it does"),
         "initializers": described(initializers.INITIALIZERS.values(), "weights are drawn from"),
         "array_nets": described((nets.NETS[name] for name in nets.that_take(nets.ARRAYS)), "what it is"),
