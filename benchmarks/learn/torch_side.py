@@ -30,6 +30,7 @@ from mxtrain.tasks.interfaces.data import TaskData
 SUBJECTS = {
     "classification": "benchmarks.learn.torch_pictures:Pictures",
     "lm": "benchmarks.learn.torch_lm:Texts",
+    "segmentation": "benchmarks.learn.torch_masks:Masks",
 }
 
 
