@@ -381,11 +381,11 @@ SEGMENTATION = Case(
     bar=Bar("val_miou", 0.7),
     linear=masks.constant_miou,
     hostile={
-        "empty": Hostile(emptied, "it has no mask", is_skipped=False),
-        "cut short": Hostile(cut, "it has no mask", is_skipped=False),
-        "no mask": Hostile(masks.without_mask, "it has no mask", is_skipped=False),
-        "too long": Hostile(masks.longer_than_there_is, "longer than the record", is_skipped=False),
-        "no PNG": Hostile(masks.no_png, "no PNG that can be decoded", is_skipped=False),
+        "empty": Hostile(emptied, "it has no mask"),
+        "cut short": Hostile(cut, "it has no mask"),
+        "no mask": Hostile(masks.without_mask, "it has no mask"),
+        "too long": Hostile(masks.longer_than_there_is, "longer than the record"),
+        "no PNG": Hostile(masks.no_png, "no PNG that can be decoded"),
         "no such class": Hostile(
             masks.change_of_mask(masks.of_unknown_class), "has class 9", is_skipped=False
         ),

@@ -51,18 +51,30 @@ def check(dataset: Dataset, class_names: list[str]) -> None:
 
 
 def pixel_counts(dataset: Any, num_classes: int) -> Array:
-    """Return how many pixels each class has in masks at even distances; zeros where they are not known beforehand."""
+    """Return how many pixels each class has in masks at even distances; zeros where they are not known beforehand.
+
+    A record without a mask is the loader's to name or to pass over; DataError where all are, and for a class that there
+    is not.
+    """
     counts = np.zeros(num_classes, np.int64)
     if not hasattr(dataset, "read") or not len(dataset):
         return counts
     number = min(len(dataset), MOST_READ)
+    num_masks, problem = 0, ""
     for position in (np.arange(number) * len(dataset) // number).tolist():
         try:
             _, mask = mask_fields.picture_and_mask(dataset.read(position))
+        except (BadSample, DataError) as bad:
+            problem = problem or f"{dataset.where(position)}: {bad}"
+            continue
+        try:
             mask_fields.check_classes(mask, num_classes)
         except BadSample as bad:
             raise DataError(f"{dataset.where(position)}: {bad}") from None
+        num_masks += 1
         counts += np.bincount(mask.ravel(), minlength=IGNORED + 1)[:num_classes]
+    if not num_masks:
+        raise DataError(problem)
     return counts
 
 

@@ -121,7 +121,8 @@ def model_in_use(run: Run, like: Run, device: Device) -> config.Model:
     """Return the flags of the net of a trained `run` as it answers on a device, in the precision of the run `like`."""
     amp = precision.usable_amp(like.model.amp, device.device_type)
     table = like.model.amp_table if Path(like.model.amp_table).is_file() else ""
-    return config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
+    own = run.model
+    return config.Model(task=own.task, model=own.model, aux_weight=own.aux_weight, amp=amp, amp_table=table)
 
 
 def load_trained(

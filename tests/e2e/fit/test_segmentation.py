@@ -13,7 +13,8 @@ from PIL import Image
 from examples import masked_shapes
 from mxtrain.core.errors import DATA, USAGE
 from mxtrain.data.masks import mask_format
-from mxtrain.data.records.record_file import open_records
+from mxtrain.data.records.record_file import classes_path, open_records
+from mxtrain.data.records.record_writer import RecordWriter
 from tests.support.commands import Command
 from tests.support.runs import assert_same_end, records
 
@@ -66,6 +67,31 @@ def test_devices_change_no_bit(shapes: Path, tmp_path: Path, command: Command) -
         done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path / devices)
         assert done.returncode == 0, done.stderr
     assert_same_end(tmp_path / "cpu:0,1", tmp_path / "cpu")
+
+
+def test_a_net_without_auxiliary_head_is_used_as_it_was_trained(
+    shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    flags = [*FAST.split(), *SHORT.split(), "--epochs", "1", "--aux-weight", "0", "--val", shapes]
+    done = command("mxtrain.fit", *flags, "--train", shapes, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    *_, last = [each for each in records(tmp_path) if each["kind"] == "eval"]
+    judged = command("mxtrain.evaluate", tmp_path, "--json")
+    assert judged.returncode == 0, judged.stderr
+    assert json.loads(judged.stdout)["val_miou"] == last["val_miou"]
+
+
+def test_pictures_without_masks_are_refused_at_once(shapes: Path, tmp_path: Path, command: Command) -> None:
+    path, source = tmp_path / "plain.rec", open_records(shapes)
+    with RecordWriter(path) as writer:
+        for key in range(4):
+            writer.write(key, 0.0, bytes(mask_format.split(source.read(key).payload)[0]))
+    classes_path(path).write_text("".join(f"{name}\n" for name in masked_shapes.CLASSES))
+    done = command(
+        "mxtrain.fit", *FAST.split(), "--skip-bad", "9", "--train", path, "--out", tmp_path / "run"
+    )
+    assert done.returncode == DATA
+    assert f"{path}: record 0" in done.stderr.splitlines()[-1] and "it has no mask" in done.stderr
 
 
 @pytest.mark.parametrize(
