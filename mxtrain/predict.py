@@ -20,6 +20,7 @@ from mxtrain.config.components import choices, tasks
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.data import input_files
+from mxtrain.data.arrays import program_columns
 from mxtrain.inference import predict_flags, printing, text_generation, trained_run
 from mxtrain.inference import predictor as predictors
 from mxtrain.inference.predict_flags import parser
@@ -57,7 +58,8 @@ def predict(
         trained: a run folder, a folder in its checkpoints/, or the `Result` of `fit`.
         inputs: a list or a generator of paths, arrays, or what else the task takes; or a single path. A picture is the
             path of a file, its bytes, or an array of uint8 (height, width, 3). The path of a folder, a .rec, a table
-            or a pattern stands for all the samples in it, whose answers begin with their names, `image` or `input`.
+            or a pattern stands for all the samples in it, whose answers begin with their names, `image` or `input`;
+            so does a DataFrame, in the place of the list or in it.
         prompts: for a language model, and in the place of inputs: the beginnings of texts. An answer has `prompt`,
             `text`, `num_tokens`, and whether the document `has_ended`.
         sampling: how much it writes, and how tokens are drawn, as in SamplingOptions(max_tokens=50, temperature=0.8).
@@ -109,7 +111,8 @@ def predict(
                     None if single is None else os.fspath(single), mistakes, _raise
                 )
                 return [{predictor.noun: each.input.name, **each.shown} for each in found.worst]
-            several = cast("Iterable[object]", inputs) if single is None else [single]
+            is_one = single is not None or program_columns.is_frame(inputs)
+            several = [inputs] if is_one else cast("Iterable[object]", inputs)
             return _answers(predictor, several, options)
 
 

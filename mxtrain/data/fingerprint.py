@@ -12,6 +12,7 @@ from typing import Any, Mapping
 
 import numpy as np
 
+from mxtrain.data.arrays.array_sets import ArrayRecords
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.records.record_file import RecordFile
 from mxtrain.data.records.record_sets import RecordSet
@@ -29,7 +30,7 @@ PROPERTIES = {
 
 
 def fingerprint_of(dataset: Dataset) -> dict[str, str]:
-    """Return a digest of each property that is known: all of .rec files, the labels of other data sets.
+    """Return a digest of each property that is known: all of .rec files, labels and contents of tables, else labels.
 
     Of a stream it is its beginning; what another one means is `data/user/streams.py`'s to say.
     """
@@ -40,10 +41,16 @@ def fingerprint_of(dataset: Dataset) -> dict[str, str]:
     files = dataset if isinstance(dataset, (RecordFile, RecordSet)) else None
     found = {"labels": _digest(files.flat_labels() if files is not None else dataset.labels())}
     if files is not None:
-        positions = np.unique(np.linspace(0, len(files) - 1, SAMPLED).astype(np.int64)).tolist()
-        contents = np.array([files.checksum(position) for position in positions], np.uint32)
-        found.update(keys=_digest(files.keys), lengths=_digest(files.lengths), contents=_digest(contents))
+        found.update(keys=_digest(files.keys), lengths=_digest(files.lengths), contents=_contents(files))
+    own = getattr(dataset, "positives", dataset)  # of rows with negatives, those that are not drawn
+    if isinstance(own, ArrayRecords):
+        found["contents"] = _contents(own)
     return found
+
+
+def _contents(dataset: Any) -> str:
+    positions = np.unique(np.linspace(0, len(dataset) - 1, SAMPLED).astype(np.int64)).tolist()
+    return _digest(np.array([dataset.checksum(position) for position in positions], np.uint32))
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

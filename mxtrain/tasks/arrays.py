@@ -19,7 +19,7 @@ from mxtrain.config import Data, Run
 from mxtrain.config.components import losses as loss_names
 from mxtrain.config.components import nets as net_names
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.arrays import array_fields, array_sets, tables
+from mxtrain.data.arrays import array_fields, array_sets, program_columns, tables
 from mxtrain.data.arrays.array_fields import Input
 from mxtrain.data.fields import BadSample, Field
 from mxtrain.data.interfaces import Dataset, Record
@@ -120,7 +120,10 @@ class Arrays(TaskOfInputs):
         return record._replace(payload=values)
 
     def samples_in(self, source: object) -> Sequence[tuple[str, object]]:
-        """Return the rows of a table or a file of arrays; any other value is one sample."""
+        """Return the rows of a table, a file of arrays or a DataFrame; any other value is one sample."""
+        if program_columns.is_frame(source):
+            columns = program_columns.columns_of(source, "this table")
+            return tables.samples_of(Path("this table"), columns, self.inputs)
         if isinstance(source, (str, os.PathLike)):
             return tables.samples(Path(source), self.inputs)
         return [("this sample", source)]

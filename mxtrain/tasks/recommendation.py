@@ -17,7 +17,7 @@ from mxtrain.config import Run
 from mxtrain.config.components import losses as loss_names
 from mxtrain.config.components import nets as net_names
 from mxtrain.core.errors import DataError, UsageError, nearest
-from mxtrain.data.arrays import array_sets, table_selection
+from mxtrain.data.arrays import array_sets, program_columns, table_selection
 from mxtrain.data.arrays.array_fields import Input
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.ids import id_reader, id_tables, implicit_feedback
@@ -26,7 +26,6 @@ from mxtrain.data.ids.id_tables import SampleArrays
 from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.data.labels import label_checks, sample_weights, targets
 from mxtrain.data.loading.assembly import SampleReader
-from mxtrain.data.records.record_sets import open_set
 from mxtrain.tasks import task_flags
 from mxtrain.tasks.inputs.named_inputs import TaskOfInputs
 from mxtrain.tasks.targets.click_targets import PredictedClicks
@@ -56,8 +55,8 @@ class Recommendation(TaskOfInputs):
         return _with_negatives(run, dataset)
 
     @classmethod
-    def evaluation_samples(cls, run: Run, dataset: Dataset) -> Dataset:
-        return _with_negatives(run, dataset, run.data.train)
+    def evaluation_samples(cls, run: Run, dataset: Dataset, trained: Callable[[], Dataset]) -> Dataset:
+        return _with_negatives(run, dataset, trained)
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
@@ -104,10 +103,10 @@ class Recommendation(TaskOfInputs):
 
     @classmethod
     def record_of(cls, key: int, item: object, user: str) -> Record:
-        """Refuse items of a program: a column is what it is in all rows, and so many rows have to lie in files."""
+        """Refuse samples of a program one by one: a column is what it is in all rows."""
         raise UsageError(
-            f"{user}: samples of a program are not taken; give a table, as a Parquet file, or a .rec that is packed "
-            "--from ids"
+            f"{user}: samples are not taken one by one; give columns, as a mapping of arrays by name or a DataFrame, a "
+            "table, or a .rec that is packed --from ids"
         )
 
     def groups(self, by: str) -> Callable[[Arrays], Array]:
@@ -121,8 +120,11 @@ class Recommendation(TaskOfInputs):
         return functools.partial(_ids_of_column, names.index(by))
 
     def samples_in(self, source: object) -> Sequence[tuple[str, object]]:
-        """Return the rows of a table; any other value is one sample, a mapping of values by the names of columns."""
+        """Return the rows of a table or a DataFrame; any other value is one sample, a mapping of values by column."""
         selection = table_selection.of_flags(self.run.data)
+        if program_columns.is_frame(source):
+            columns = program_columns.columns_of(source, "this table")
+            return id_tables.samples_of(Path("this table"), columns, self.inputs, selection)
         if isinstance(source, (str, os.PathLike)):
             return id_tables.samples(Path(source), self.inputs, selection)
         if not isinstance(source, Mapping):
@@ -137,22 +139,17 @@ class Recommendation(TaskOfInputs):
             raise DataError(f"no sample that the net takes: {bad}") from None
 
 
-def _with_negatives(run: Run, dataset: Dataset, trained: str | None = None) -> Dataset:
+def _with_negatives(run: Run, dataset: Dataset, trained: Callable[[], Dataset] | None = None) -> Dataset:
     """Return a data set, with negatives beside its rows if `--negatives` says so.
 
-    Items that users have chosen in `trained`, what --train names, are none of rows to evaluate on either.
+    Items that users have chosen in the training set, which `trained` opens, are none of rows to evaluate on either.
     """
     wanted = implicit_feedback.parse(run.data.negatives)
     if wanted is None:
         return dataset
     if run.data.sample_weight:
         raise UsageError(f"{implicit_feedback.FLAG} with --sample-weight: negatives have none; leave one out")
-    others = None
-    if trained is not None:
-        is_table = Path(trained).suffix.lower() in id_tables.SUFFIXES
-        known = array_sets.inputs_known(dataset)
-        selection = table_selection.of_flags(run.data)
-        others = id_tables.open_records(Path(trained), selection, known) if is_table else open_set(trained)
+    others = trained() if trained is not None else None
     found: Dataset = implicit_feedback.beside(dataset, wanted, run.optim.seed, others)
     return found
 

@@ -5,14 +5,16 @@ That is a function which returns a Gluon Dataset or DataLoader or a stream, or a
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Any, Callable, Literal, Union, overload
+from typing import Any, Callable, Literal, Sequence, Union, overload
 
 from mxtrain.config import Run, program_objects, schema
 from mxtrain.config.components import augmentations, import_path
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import DataError, UsageError, in_user_code
-from mxtrain.data.arrays import array_sets, columns, table_selection, tables
+from mxtrain.data.arrays import array_sets, columns, program_columns, table_selection, tables
+from mxtrain.data.arrays.array_fields import Input
 from mxtrain.data.arrays.array_sets import ArrayRecords
 from mxtrain.data.ids import id_tables
 from mxtrain.data.interfaces import Dataset, Records
@@ -49,8 +51,22 @@ def open_source(
     Columns of a table become numbers as in `like`, a task with a description or a training set, if it has such columns.
     Loads no mxnet by itself, but the module of a user's data set may (docs/adr/0014).
     """
+    opened = _opened(flag, source, run, like, objects)
+    if import_path.is_import_path(source) and not isinstance(opened, ArrayRecords):
+        own: Dataset = opened
+        return own
+    task = tasks.class_of(run, objects)
+    samples = task.samples_of(run, opened)
+    if flag == "--train":
+        return task.training_samples(run, samples)
+    trained = functools.partial(_opened, "--train", run.data.train or "", run, samples, objects)
+    return task.evaluation_samples(run, samples, trained)
+
+
+def _opened(flag: str, source: str, run: Run, like: Like, objects: ProgramObjects) -> Any:
+    """Return what `flag` names, with no samples that a task draws beside it."""
     if import_path.is_import_path(source):
-        return _open_user_data(flag, source, run, objects)
+        return _open_user_data(flag, source, run, like, objects)
     _refuse_epoch_steps(flag, source, run)
     suffix = Path(source).suffix.lower()
     if suffix == ".py":
@@ -58,42 +74,66 @@ def open_source(
             f"{flag} {source}: is a Python program; give the function in it that returns the data, such as "
             f"{Path(source).stem}:data"
         )
-    is_table = suffix in tables.SUFFIXES
-    if is_table and "target" not in tasks.class_of(run, objects).flags:
+    if suffix not in tables.SUFFIXES:
+        return open_set(source)
+    task = tasks.class_of(run, objects)
+    if "target" not in task.flags:
         advice = "give --task arrays, or" if flag == "--train" else f"for --task {run.model.task}"
         raise UsageError(
             f"{flag} {source}: is a table or a file of arrays, not a .rec; {advice} pack the pictures or the text that "
             "it lists"
         )
-    task = tasks.class_of(run, objects)
-    opened = _open_table(Path(source), run, task, like) if is_table else open_set(source)
-    samples = task.samples_of(run, opened)
-    return task.training_samples(run, samples) if flag == "--train" else task.evaluation_samples(run, samples)
-
-
-def _open_table(path: Path, run: Run, task: type[Task], like: Like) -> ArrayRecords:
-    if isinstance(like, Task):
-        inputs = getattr(like, "inputs", ())
-    else:
-        inputs = array_sets.inputs_known(like) if like is not None else ()
     open_records = id_tables.open_records if "lists" in task.flags else tables.open_records
-    return open_records(path, table_selection.of_flags(run.data), inputs)
+    return open_records(Path(source), table_selection.of_flags(run.data), _inputs_of(like))
 
 
-def _open_user_data(flag: str, path: str, run: Run, objects: ProgramObjects) -> Dataset:
+def _inputs_of(like: Like) -> Sequence[Input]:
+    """Return the arrays that a task, or a training set, has already; none where it has none."""
+    if isinstance(like, Task):
+        inputs: Sequence[Input] = getattr(like, "inputs", ())
+        return inputs
+    return array_sets.inputs_known(like) if like is not None else ()
+
+
+def _open_columns(flag: str, path: str, columns: Any, run: Run, task: type[Task], like: Like) -> ArrayRecords:
+    """Return the samples of a table that a program has in memory."""
+    _refuse_epoch_steps(flag, path, run)
+    found = program_columns.columns_of(columns, f"{flag} {path}")
+    selection, inputs = table_selection.of_flags(run.data), _inputs_of(like)
+    if "lists" in task.flags:
+        return id_tables.records_of(id_tables.of_columns(Path(path), found, selection, inputs))
+    return tables.records_of(tables.of_columns(Path(path), found, selection, inputs))
+
+
+def _is_table(data: Any, run: Run, task: type[Task]) -> bool:
+    """Return whether data of a program are columns of which flags choose, and not samples as they are."""
+    if "target" not in task.flags or not program_columns.holds_columns(data):
+        return False
+    has_flags = table_selection.of_flags(run.data) != table_selection.NO_SELECTION
+    return "lists" in task.flags or program_columns.is_frame(data) or has_flags
+
+
+def _open_user_data(flag: str, path: str, run: Run, like: Like, objects: ProgramObjects) -> Dataset:
     """Call the function and return its data as records or batches."""
     tasks.share_cores(run)
+    task = tasks.class_of(run, objects)
     with in_user_code(f"{flag} {path}"):
-        make = _made_by(flag, path, objects)
-        return _checked(flag, path, make(), make, run, tasks.class_of(run, objects))
+        make = _made_by(flag, path, run, task, objects)
+        made = make()
+        if _is_table(made, run, task):
+            return _open_columns(flag, path, made, run, task, like)
+        return _checked(flag, path, made, make, run, task)
 
 
-def _made_by(flag: str, path: str, objects: ProgramObjects) -> Callable[[], Any]:
+def _made_by(flag: str, path: str, run: Run, task: type[Task], objects: ProgramObjects) -> Callable[[], Any]:
     """Return the function that gives the data: the user's own, or one that gives the object of a Python program."""
     if not program_objects.is_object(path):
         function: Callable[[], Any] = import_path.load_callable(flag, path)
         return function
-    found = columns.dataset_of(objects.require(flag, path), f"{flag} {path}")
+    found = objects.require(flag, path)
+    if _is_table(found, run, task):
+        return lambda: found
+    found = columns.dataset_of(found, f"{flag} {path}")
     is_function = callable(found) and not hasattr(found, "__iter__") and not hasattr(found, "__getitem__")
     return found if is_function else lambda: found
 

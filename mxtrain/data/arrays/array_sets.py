@@ -5,6 +5,7 @@ Owns finding the layout of a data set: beside its .rec files, of a table, or by 
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Callable, Iterator, Mapping, Sequence
@@ -49,6 +50,15 @@ class ArrayRecords:
     def read(self, position: int, verify: bool = True) -> Record:
         label = self._labels[position]
         return Record(position, float(label) if label.ndim == 0 else label, self._samples[position])
+
+    def checksum(self, position: int) -> int:
+        """Return the CRC-32 of a sample's arrays, whatever kind of file they are from."""
+        found = 0
+        for name, array in sorted(self._samples[position].items()):
+            own = np.ascontiguousarray(array)
+            found = zlib.crc32(f"{name} {own.shape}".encode(), found)
+            found = zlib.crc32(own.astype(own.dtype.newbyteorder("<")).tobytes(), found)
+        return found
 
     def where(self, position: int) -> str:
         return f"{self.path}: {self._row_name(position)}"

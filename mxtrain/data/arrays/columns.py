@@ -11,6 +11,7 @@ from typing import Any, Mapping
 import numpy as np
 
 from mxtrain.core.errors import UsageError
+from mxtrain.data.arrays import program_columns
 from mxtrain.data.user.user_samples import in_numpy, to_numpy
 
 
@@ -32,6 +33,8 @@ class Columns:
 
 def holds_pictures(data: object) -> bool:
     """Return whether samples are pictures, as far as the first one can be seen: uint8 (height, width, channels)."""
+    if program_columns.is_frame(data):
+        return False
     dataset = dataset_of(data, "train")
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and len(dataset)):
         return True

@@ -32,6 +32,11 @@ def read(path: Path) -> Columns:
         columns = read_columns(path)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None
+    return checked(path, columns)
+
+
+def checked(path: Path | str, columns: Columns) -> Columns:
+    """Return columns of as many samples, those with NAME_lengths beside them cut; DataError, of `path`, for others."""
     if not columns:
         raise DataError(f"{path} holds no columns")
     columns = _with_lengths(path, columns)
@@ -46,7 +51,7 @@ def read(path: Path) -> Columns:
     return columns
 
 
-def _with_lengths(path: Path, columns: Columns) -> Columns:
+def _with_lengths(path: Path | str, columns: Columns) -> Columns:
     """Return columns with each NAME that has a NAME_lengths beside it cut by that."""
     cut: Columns = {}
     for name, column in columns.items():
@@ -161,10 +166,11 @@ def _loaded(path: Path, columns: Callable[[Any], Columns]) -> Columns:
         if "pickle" in str(error):
             hint = f"; Python objects are not read: of arrays of different lengths give all rows, and NAME{LENGTHS}"
         raise DataError(f"{path} is no whole file of NumPy's, or holds more than arrays{hint}") from None
-    return {name: _of_array(path, name, column) for name, column in read_columns.items()}
+    return {name: of_array(path, name, column) for name, column in read_columns.items()}
 
 
-def _of_array(path: Path, name: str, column: Any) -> Column:
+def of_array(path: Path | str, name: str, column: Any) -> Column:
+    """Return an array as a column: texts and dates as words."""
     if not np.ndim(column):
         raise DataError(f"{path}: {name} is a single value, not one for each sample")
     if column.dtype.kind in "US" and column.ndim == 1:
@@ -197,7 +203,7 @@ def _hdf5(path: Path) -> Columns:
 
 def _of_dataset(path: Path, name: str, dataset: Any) -> Column:
     if dataset.dtype.kind in "OS" and not getattr(dataset.dtype, "metadata", None):
-        return _of_array(path, name, dataset[()])
+        return of_array(path, name, dataset[()])
     if dataset.dtype.kind == "O":
         import h5py
 
@@ -205,7 +211,7 @@ def _of_dataset(path: Path, name: str, dataset: Any) -> Column:
             return Words(dataset.asstr()[()].tolist())
         rows = dataset[()].tolist()  # arrays of different lengths
         return Ragged(np.concatenate(rows), [len(row) for row in rows])
-    return _of_array(path, name, dataset) if dataset.ndim else _of_array(path, name, dataset[()])
+    return of_array(path, name, dataset) if dataset.ndim else of_array(path, name, dataset[()])
 
 
 def import_pyarrow() -> Any:

@@ -97,8 +97,14 @@ def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] 
     """Read a file; features are made as those of `like`, the inputs of a net or a training set, if it has some."""
     if path.suffix.lower() not in table_files.READERS:
         raise UsageError(f"{path}: is no table of arrays by its name ({', '.join(SUFFIXES)})")
+    return of_columns(path, table_files.read(path), selection, like)
+
+
+def of_columns(
+    path: Path, columns: Columns, selection: Selection = NO_SELECTION, like: Sequence[Input] = ()
+) -> Table:
+    """Return the samples that columns hold, as `read` does those of a file; `path` is what messages call them."""
     encodings.check_missing(selection.missing)
-    columns = table_files.read(path)
     target = selection.target
     targets = (
         columns_named("--target", target, path, columns)
@@ -124,10 +130,14 @@ def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] 
 
 def open_records(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] = ()) -> ArrayRecords:
     """Return the samples of a file in memory; DataError names the first that no net can take."""
-    table = read(path, selection, like)
+    return records_of(read(path, selection, like))
+
+
+def records_of(table: Table) -> ArrayRecords:
+    """Return the samples of a table as records; DataError names the first that no net can take."""
     refuse_bad(table)
     samples = [table.sample(position) for position in range(len(table))]
-    return ArrayRecords(path, table.layout, samples, table.labels, table.class_names, table.row)
+    return ArrayRecords(table.path, table.layout, samples, table.labels, table.class_names, table.row)
 
 
 def refuse_bad(table: Table) -> None:
@@ -135,10 +145,11 @@ def refuse_bad(table: Table) -> None:
     bad = table.bad()
     if bad:
         problem = table.problem(bad[0]) or ""
-        fill = "fill them by --missing mean, " if problem.endswith((_UNFILLED, statistics.NOT_FINITE)) else ""
+        fill = ", fill them by --missing mean" if problem.endswith((_UNFILLED, statistics.NOT_FINITE)) else ""
+        is_file = table.path.suffix.lower() in table_files.READERS
+        pack = ", or pack the file with --skip-bad" if is_file else ""
         raise DataError(
-            f"{table.path}: {table.row(bad[0])}: {problem}; {len(bad)} such: mend them, {fill}or pack the file with "
-            "--skip-bad"
+            f"{table.path}: {table.row(bad[0])}: {problem}; {len(bad)} such: mend them{fill}{pack}"
         )
 
 
@@ -149,7 +160,11 @@ def samples(path: Path, inputs: Sequence[Input]) -> list[tuple[str, Arrays]]:
     """
     if path.suffix.lower() not in table_files.READERS:
         raise DataError(f"{path}: is no table or file of arrays by its name ({', '.join(SUFFIXES)})")
-    columns = table_files.read(path)
+    return samples_of(path, table_files.read(path), inputs)
+
+
+def samples_of(path: Path, columns: Columns, inputs: Sequence[Input]) -> list[tuple[str, Arrays]]:
+    """Return the arrays of all samples that columns hold, as `samples` does those of a file."""
     found = {each.name: _column_of(path, columns, each, is_only=len(inputs) == 1) for each in inputs}
     table = Table(
         path, Layout(tuple(inputs)), found, np.zeros(len(next(iter(columns.values()))), np.float32), None

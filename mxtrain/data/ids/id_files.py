@@ -14,7 +14,7 @@ import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays import table_files
-from mxtrain.data.arrays.table_columns import Ragged, Words
+from mxtrain.data.arrays.table_columns import Columns, Ragged, Words
 from mxtrain.data.ids import text_columns, text_tables
 from mxtrain.data.ids.id_columns import IdColumn, Lists, Piece, WithGaps
 from mxtrain.data.ids.text_columns import TextColumn
@@ -45,7 +45,7 @@ def open_file(path: Path, column_names: str = "") -> IdFile:
         return IdFile(path, table.names, functools.partial(_of_text, table), table.num_header_lines)
     if column_names:
         raise UsageError(f"--column-names {column_names}: {path} has names of its own; leave it out")
-    return _parquet(path) if suffix == ".parquet" else _of_columns(path)
+    return _parquet(path) if suffix == ".parquet" else of_columns(path, table_files.read(path))
 
 
 def _of_text(table: text_tables.TextTable) -> Iterator[Piece]:
@@ -63,9 +63,8 @@ def _sample(path: Path, num_before: int, row: int) -> str:
     return f"{path}: sample {num_before + row}"
 
 
-def _of_columns(path: Path) -> IdFile:
-    """Open a file that is read as a whole."""
-    columns = table_files.read(path)
+def of_columns(path: Path, columns: Columns) -> IdFile:
+    """Return columns in memory as a file of them; `path` is what messages call it."""
     piece = Piece(
         {name: _of_column(path, name, column) for name, column in columns.items()},
         functools.partial(_sample, path, 0),
@@ -77,7 +76,10 @@ def _of_column(path: Path, name: str, column: Any) -> IdColumn:
     if isinstance(column, Words):
         return text_columns.of_texts(column.words)
     if isinstance(column, Ragged):
-        return Lists(np.asarray(column.rows).reshape(-1), column.lengths)
+        items = np.asarray(column.rows).reshape(-1)
+        return Lists(
+            text_columns.of_texts(items.tolist()) if items.dtype.kind == "U" else items, column.lengths
+        )
     values = np.asarray(column)
     if values.dtype.kind not in "biuf" or values.ndim > 2:
         raise DataError(f"{path}: {name} holds {values.dtype} {values.shape}, no ids and no numbers")

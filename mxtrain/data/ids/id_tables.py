@@ -35,10 +35,14 @@ def open_records(path: Path, selection: Selection, like: Sequence[Input] = ()) -
 
     DataError names the first row that no net can take.
     """
-    table = read(path, selection, like)
+    return records_of(read(path, selection, like))
+
+
+def records_of(table: Table) -> ArrayRecords:
+    """Return the samples of a table as records; DataError names the first row that no net can take."""
     tables.refuse_bad(table)
     return ArrayRecords(
-        path, table.layout, _Samples(table), table.labels, None, table.row, dict(table.columns)
+        table.path, table.layout, _Samples(table), table.labels, None, table.row, dict(table.columns)
     )
 
 
@@ -48,10 +52,23 @@ class SampleArrays(Dict[str, Array]):
 
 def samples(path: Path, inputs: Sequence[Input], selection: Selection) -> list[tuple[str, SampleArrays]]:
     """Return the arrays of all samples of a file, by the names of the rows; targets are not needed."""
-    table = read(path, selection, inputs, is_labelled=False)
+    return _samples_of(read(path, selection, inputs, is_labelled=False))
+
+
+def samples_of(
+    path: Path, columns: Columns, inputs: Sequence[Input], selection: Selection
+) -> list[tuple[str, SampleArrays]]:
+    """Return the arrays of all samples that columns hold, as `samples` does those of a file."""
+    return _samples_of(of_columns(path, columns, selection, inputs, is_labelled=False))
+
+
+def _samples_of(table: Table) -> list[tuple[str, SampleArrays]]:
     for position in table.bad():
-        raise DataError(f"{path}: {table.row(position)}: {table.problem(position)}")
-    return [(f"{path}:{table.row_number(row)}", SampleArrays(table.sample(row))) for row in range(len(table))]
+        raise DataError(f"{table.path}: {table.row(position)}: {table.problem(position)}")
+    return [
+        (f"{table.path}:{table.row_number(row)}", SampleArrays(table.sample(row)))
+        for row in range(len(table))
+    ]
 
 
 def sample(values: Mapping[str, Any], inputs: Sequence[Input], selection: Selection) -> SampleArrays:
@@ -115,10 +132,28 @@ def read(path: Path, selection: Selection, like: Sequence[Input] = (), is_labell
     Returns:
         the samples; UsageError and DataError say what is wrong with the selection, or with the file.
     """
+    return _of_file(id_files.open_file(path, selection.column_names), selection, like, is_labelled)
+
+
+def of_columns(
+    path: Path,
+    columns: Columns,
+    selection: Selection,
+    like: Sequence[Input] = (),
+    is_labelled: bool = True,
+) -> Table:
+    """Return the samples that columns hold, as `read` does those of a file; `path` is what messages call them."""
+    if selection.column_names:
+        raise UsageError(
+            f"--column-names {selection.column_names}: {path} has names of its own; leave it out"
+        )
+    return _of_file(id_files.of_columns(path, columns), selection, like, is_labelled)
+
+
+def _of_file(file: IdFile, selection: Selection, like: Sequence[Input], is_labelled: bool) -> Table:
     encodings.check_missing(selection.missing)
     if len(selection.list_separator) != 1 or not selection.list_separator.isascii():
         raise UsageError(f"--list-separator {selection.list_separator!r}: give one character")
-    file = id_files.open_file(path, selection.column_names)
     roles = column_roles.of_inputs(file, like) if like else column_roles.of_selection(file, selection)
     if is_labelled and like:
         targets, weight = column_roles.labels(file, selection, is_needed=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import os
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Sequence
+from typing import Any, Callable, ClassVar, Dict, Sequence
 
 from mxtrain.config import Run
 from mxtrain.data.fields import Array, Arrays, Field
@@ -50,8 +50,11 @@ class TaskData(abc.ABC):
         return dataset
 
     @classmethod
-    def evaluation_samples(cls, run: Run, dataset: Dataset) -> Dataset:
-        """Return those samples with what is drawn beside them in an evaluation: by default nothing is."""
+    def evaluation_samples(cls, run: Run, dataset: Dataset, trained: Callable[[], Dataset]) -> Dataset:
+        """Return those samples with what is drawn beside them in an evaluation: by default nothing is.
+
+        `trained` opens the run's training set, with nothing beside it.
+        """
         return dataset
 
     @classmethod

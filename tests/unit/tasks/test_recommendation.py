@@ -187,8 +187,8 @@ def test_validation_data_has_to_be_alike(tmp_path: Path) -> None:
         task_of(csv(tmp_path), val=rated)
 
 
-def test_samples_of_a_program_are_refused() -> None:
-    with pytest.raises(UsageError, match="--train x: samples of a program are not taken; give a table"):
+def test_samples_of_a_program_are_refused_one_by_one() -> None:
+    with pytest.raises(UsageError, match="--train x: samples are not taken one by one; give columns"):
         Recommendation.record_of(0, {"user": 3, "click": 1}, "--train x")
 
 

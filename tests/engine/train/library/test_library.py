@@ -605,8 +605,10 @@ def test_tables_of_pandas_are_arrays(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(np.random.default_rng(0).standard_normal((32, 3)), columns=["a", "b", "c"])
     run = Run.of(epochs=1, batch_size=8, lr=0.01, log="none", out=tmp_path / "run")
-    with pytest.raises(UsageError, match=r"DataFrame alone; give \(x, y\)"):
+    with pytest.raises(UsageError, match="what is to be predicted"):
         fit(run, train=table)
+    with pytest.raises(UsageError, match=r"DataFrame alone; give \(x, y\)"):
+        fit(Run.of(task="classification", num_classes=2, out=tmp_path / "pictures"), train=table)
     result = fit(run, train=(table[["a", "b"]], table["c"]))
     assert "mae" in result.history[-1]
     with pytest.raises(UsageError, match="inputs is a NoneType; give a list"):
