@@ -89,7 +89,7 @@ def test_what_an_evaluation_finds_is_told_in_words(given: Given, undisturbed: Pa
     first, *others = told.stdout.splitlines()
     assert first.startswith(f"{given.folder / 'val.rec'}: val_loss ") and "the largest losses:" in others
     has_classes = bool(records(undisturbed, "classes"))
-    heads = (["class", "samples"], ["class", "boxes"])
+    heads = (["class", "samples"], ["class", "boxes"], ["class", "pixels"])
     assert any(line.split()[:2] in heads for line in others) == has_classes
 
 
@@ -108,6 +108,7 @@ OF_A_SAMPLE = {
     "recommendation": {"label", "predicted"},
     "series": {"label", "predicted"},
     **{name: {"boxes", "detections"} for name in OF_BOXES},
+    "segmentation": {"pixel_accuracy", "ious", "taken_for", "answered"},
 }
 
 
@@ -133,6 +134,9 @@ def test_its_evaluations_tell_of_each_class(given: Given, undisturbed: Path) -> 
     assert [each["step"] for each in found] == [each["step"] for each in evaluations]
     if given.case.name in OF_BOXES:
         assert all(len(classes["ap"]) == 3 for classes in found), found[0].keys()
+        return
+    if given.case.name == "segmentation":
+        assert all(len(classes["iou"]) == 4 for classes in found), found[0].keys()
         return
     for classes, evaluation in zip(found, evaluations):
         assert classes["ece"] == evaluation["val_ece"]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BATCH = 8  # samples at a time in calibration, where all arrays of a net are looked at
+MOST_TOLD = 8  # operators that stay in float32; export.json has all
 FEW_BATCHES = 4  # to find out which layers lose most
 # What no whole-number kernel of MXNet computes, and what they begin from.
 OTHER_NETS = {"RNN": "recurrence", "Embedding": "a table of embeddings"}
@@ -47,7 +48,9 @@ class Int8Scores(NamedTuple):
 
     def in_words(self) -> str:
         """Return it for people."""
-        others = f"; in float32: {', '.join(self.in_float32)}" if self.in_float32 else ""
+        left = len(self.in_float32) - MOST_TOLD
+        others = ", ".join(self.in_float32[:MOST_TOLD]) + (f" and {left} more" if left > 0 else "")
+        others = f"; in float32: {others}" if others else ""
         return (
             f"{self.score} {self.float32:.4f} in float32, {self.int8:.4f} in int8, on {self.samples} samples; "
             f"{self.operators} operators in int8, ranges by {self.ranges} on {self.calibrated_on} samples{others}"
@@ -57,9 +60,10 @@ class Int8Scores(NamedTuple):
 def check(task: Task, graph: InferenceGraph | None = None) -> None:
     """Refuse, with a UsageError, a task or a graph that int8 is not for."""
     name = task.run.model.task
-    if task.metric_kind not in ("classes", "labels") or task.score.is_lower_better:
+    is_share = task.metric_kind in ("classes", "labels") or task.report() is not None
+    if not is_share or task.score.is_lower_better:
         raise UsageError(
-            f"--to int8: --task {name} is not judged by classes that are right or wrong, so that nobody could say what "
+            f"--to int8: --task {name} is not judged by how much of its answers is right, so that nobody could say what "
             "int8 costs it; --to symbol and onnx export it in float32"
         )
     for node in int8_graph.nodes(graph.symbol) if graph else ():

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from benchmarks import exporting
+from examples import boxed_shapes, masked_shapes
 from mxtrain.config import Run
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.core.system import kernels
@@ -167,7 +168,7 @@ def test_what_has_no_int8_is_refused_in_words() -> None:
         int8_graph.quantised(
             dense, [np.ones((1, 2))], [{"data": np.ones((1, 4), np.float32)}], ["FullyConnected"]
         )
-    with pytest.raises(UsageError, match=r"--to int8: --task lm is not judged by classes"):
+    with pytest.raises(UsageError, match=r"--to int8: --task lm is not judged by how much"):
         int8_export.check(LanguageModel(Run.of(task="lm"), {}))
     tokens = mx.sym.Embedding(mx.sym.var("data"), input_dim=9, output_dim=2, name="words")
     words = graph_of(mx.sym.FullyConnected(tokens, num_hidden=2, name="d"), data=(4,))
@@ -233,3 +234,23 @@ def test_a_net_of_gates_keeps_its_answers() -> None:
         values = {**given, "data": mx.nd.array(batch["data"])}
         found = compute(*(values[name] for name in made.graph.symbol.list_inputs())).asnumpy()
         assert np.abs(found - right).max() < 0.1 * np.abs(right).max()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("task", ["segmentation", "detection"])
+def test_nets_of_pixels_and_boxes_are_judged_by_their_scores(
+    task: str, tmp_path: Path, command: Command
+) -> None:
+    shapes = masked_shapes if task == "segmentation" else boxed_shapes
+    model = "fastscnn_citys" if task == "segmentation" else "ssd_300_mobilenet0.25_voc"
+    shapes.write(tmp_path / "shapes.rec", 64, seed=0)
+    sets = ["--train", tmp_path / "shapes.rec", "--val", tmp_path / "shapes.rec"]
+    flags = f"--task {task} --model {model} --image-size 96 --optimizer adam --lr 0.005 --batch-size 16 --epochs 8"
+    done = command("mxtrain.fit", *flags.split(), *sets, "--log", "none", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    done = command("mxtrain.export", tmp_path / "run", "--to", "int8", "--tolerance", "0.2")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads((tmp_path / "run" / "export" / "int8" / "export.json").read_text())
+    assert facts["int8"]["score"] == ("miou" if task == "segmentation" else "map")
+    assert facts["int8"]["operators"] > 20 and facts["int8"]["float32"] > 0
