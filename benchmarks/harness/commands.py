@@ -8,24 +8,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.processes import ROOT, run
+from benchmarks.harness.processes import DEADLINE_SECONDS, ROOT, run
 
 DIGITS = ("--config", ROOT / "examples" / "digits.yaml")
 SHAPES = ("--config", ROOT / "benchmarks" / "learn" / "shapes.yaml")
 ENDED = "ended"  # a file beside what a run leaves
 
 
-def fit(out: Path, *flags: object) -> Path:
+def fit(out: Path, *flags: object, deadline_seconds: float = DEADLINE_SECONDS) -> Path:
     """Run mxtrain.fit from the first step and return its run folder."""
     quiet = ("--log", "none", "--log-level", "warning", "--resume", "never")
-    run(sys.executable, "-m", "mxtrain.fit", *flags, *quiet, "--out", out)
+    line = (sys.executable, "-m", "mxtrain.fit", *flags, *quiet, "--out", out)
+    run(*line, deadline_seconds=deadline_seconds)
     return out
 
 
-def fit_once(out: Path, *flags: object) -> Path:
+def fit_once(out: Path, *flags: object, deadline_seconds: float = DEADLINE_SECONDS) -> Path:
     """Run mxtrain.fit unless the folder has a run that ended, and return the run folder."""
     if is_missing(out):
-        mark_ended(fit(out, *flags))
+        mark_ended(fit(out, *flags, deadline_seconds=deadline_seconds))
     return out
 
 

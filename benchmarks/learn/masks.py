@@ -35,6 +35,7 @@ RECIPE = (
 )
 MOST_APART, FIRST_LOSS_APART = 0.01, 0.01  # dropout draws other numbers
 SMOOTH = 10  # steps
+DEADLINE_SECONDS = 3600.0  # of a run
 
 
 def main() -> int:
@@ -84,10 +85,11 @@ def _packed(folder: Path) -> tuple[Path, Path]:
 def _trained(packs: tuple[Path, Path], folder: Path, seed: int, torch: Path) -> Iterator[tuple[str, Path]]:
     """Yield each side and the folder of its run, after it has ended; runs that are there are kept."""
     ours, theirs = (folder / f"masks-{seed}-{side}" for side in (OURS, TORCH))
-    commands.fit_once(ours, *RECIPE, "--train", packs[0], "--val", packs[1], "--seed", seed)
+    sets = ("--train", packs[0], "--val", packs[1], "--seed", seed)
+    commands.fit_once(ours, *RECIPE, *sets, deadline_seconds=DEADLINE_SECONDS)
     yield OURS, ours
     if commands.is_missing(theirs):
-        train_with_torch(torch, ours, theirs)
+        train_with_torch(torch, ours, theirs, DEADLINE_SECONDS)
         commands.mark_ended(theirs)
     yield TORCH, theirs
 

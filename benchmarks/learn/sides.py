@@ -21,11 +21,14 @@ class Task(NamedTuple):
     recipe: tuple[object, ...]
 
 
-def train_with_torch(torch: Path, ours: Path, out: Path) -> None:
+def train_with_torch(
+    torch: Path, ours: Path, out: Path, deadline_seconds: float = processes.DEADLINE_SECONDS
+) -> None:
     """Train mxtrain's run `ours` again in PyTorch, from the weights that it began with."""
     weights = out.with_suffix(".npz")
     processes.run(sys.executable, "-m", "benchmarks.learn.start", ours, weights)
-    processes.run(torch, "-m", "benchmarks.learn.torch_side", ours, weights, out)
+    line = (torch, "-m", "benchmarks.learn.torch_side", ours, weights, out)
+    processes.run(*line, deadline_seconds=deadline_seconds)
 
 
 class Trained(NamedTuple):

@@ -199,8 +199,7 @@ class SegmentationForward:
     window: sizes.Size | None = None  # that the net was trained on
 
     def __call__(self, net: Net, arrays: NDArrays) -> Outcome:
-        from mxtrain.models.segmenters import views
-        from mxtrain.models.segmenters.upsampling import upsampled_like
+        from mxtrain.models.segmenters.upsampling import pixels_like
         from mxtrain.runtime import mx
 
         data, mask = self.inputs(arrays)[0], arrays["mask"]
@@ -218,11 +217,11 @@ class SegmentationForward:
         for number, share in enumerate(heads):
             begin = number * self.num_classes
             low = answer.slice_axis(axis=1, begin=begin, end=begin + self.num_classes)
-            logits = upsampled_like(mx.nd, low, data)
-            of_pixels = -mx.nd.pick(mx.nd.log_softmax(logits, axis=1), label, axis=1) * weights
+            logits = pixels_like(mx.nd, low, data)
+            of_pixels = -mx.nd.pick(mx.nd.log_softmax(logits, axis=-1), label, axis=-1) * weights
             losses = losses + share * of_pixels.sum(axis=2).sum(axis=1)
             if not number:
-                found = views.classes(logits)
+                found = logits.argmax(axis=-1)
         with mx.autograd.pause():
             is_right = (found == label) * (mx.nd.array(on_host != IGNORED, ctx=data.context))
             means = {"pixel_accuracy": (is_right.sum(axis=2).sum(), float((on_host != IGNORED).sum()))}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 
 import numpy as np
-from PIL import Image
 
 from mxtrain.data.boxes.box_drawing import Colour, colour_of
 from mxtrain.data.decode.jpeg import Pixels
@@ -31,6 +30,8 @@ def drawn(pixels: Pixels, mask: Array, num_classes: int) -> Pixels:
 
 def encoded(mask: Array, num_classes: int) -> bytes:
     """Return a mask as PNG whose pixels are classes, with a palette by which they are shown in colours."""
+    from PIL import Image  # which GluonCV brings
+
     picture = Image.fromarray(mask, "P")
     colours = [
         *palette(num_classes),

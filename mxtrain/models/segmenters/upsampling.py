@@ -10,9 +10,20 @@ from typing import Any
 
 def upsampled_like(F: Any, maps: Any, other: Any) -> Any:
     """Return maps (pictures, channels, height, width) in the height and width of `other`."""
-    wide = F.dot(maps, _weights(F, maps, other, 3))
-    high = F.dot(F.transpose(wide, (0, 1, 3, 2)), _weights(F, maps, other, 2))
-    return F.transpose(high, (0, 1, 3, 2))
+    high = F.dot(F.transpose(maps, (0, 1, 3, 2)), _weights(F, maps, other, 2))
+    return F.dot(F.transpose(high, (0, 1, 3, 2)), _weights(F, maps, other, 3))
+
+
+def pixels_like(F: Any, maps: Any, other: Any) -> Any:
+    """Return the same as (pictures, height, width, channels): the numbers of a pixel are side by side.
+
+    A softmax over them takes a third of the time that it takes over channels, and nothing large is transposed for it.
+    """
+    wide = F.transpose(F.dot(maps, _weights(F, maps, other, 3)), (0, 2, 3, 1))
+    rows = F.expand_dims(_weights(F, maps, other, 2), 0)
+    rows = F.broadcast_like(rows, maps, lhs_axes=(0,), rhs_axes=(0,))
+    high = F.batch_dot(rows, F.reshape(wide, (0, 0, -1)), transpose_a=True)
+    return F.reshape_like(high, wide, lhs_begin=2, lhs_end=3, rhs_begin=2, rhs_end=4)
 
 
 def _weights(F: Any, maps: Any, other: Any, axis: int) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from mxtrain.models.segmenters.upsampling import upsampled_like
+from mxtrain.models.segmenters.upsampling import pixels_like, upsampled_like
 from mxtrain.runtime import mx
 
 SIZES = [((4, 6), (9, 17)), ((1, 1), (5, 3)), ((3, 1), (1, 4)), ((6, 5), (6, 5)), ((12, 12), (5, 7))]
@@ -22,6 +22,7 @@ def test_values_and_gradients_are_those_of_mxnets_operator(
     gradient = mx.nd.array(draw.normal(size=(2, 3, *new)))
     ways: list[Callable[[Any], Any]] = [
         lambda x: upsampled_like(mx.nd, x, other),
+        lambda x: pixels_like(mx.nd, x, other).transpose((0, 3, 1, 2)),
         lambda x: mx.nd.contrib.BilinearResize2D(x, height=new[0], width=new[1]),
     ]
     found = []
@@ -31,7 +32,8 @@ def test_values_and_gradients_are_those_of_mxnets_operator(
             enlarged = enlarge(maps)
         enlarged.backward(gradient)
         found.append((enlarged.asnumpy(), maps.grad.asnumpy()))
-    for ours, theirs in zip(*found):
+    *both, right = found
+    for ours, theirs in ((one, other) for each in both for one, other in zip(each, right)):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
