@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Iterator, Mapping, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from mxtrain.data.fields import Array
 
 logger = logging.getLogger(__name__)
 MOST_CATEGORIES = 1000
+_AT_ONCE = 1 << 16  # rows
 REFUSE, MEAN = "refuse", "mean"  # of --missing, which else is a number
 _BOOLEANS = {"true": 1.0, "false": 0.0, "": math.nan}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?|\d{1,2}[/.]\d{1,2}[/.]\d{4}")
@@ -107,17 +108,26 @@ def of_numbers(path: Path, name: str, column: Column, missing: str, is_log: bool
     """Return the encoding of a column of numbers, where --missing says what becomes of those that are not there."""
     if missing == REFUSE:
         return Encoding(name, is_log=is_log)
-    numbers = numbers_of(path, name, column).astype(np.float64)
-    if is_log:
-        numbers = signed_log(numbers)
-    finite = numbers[np.isfinite(numbers)]
-    if not len(finite):
+    numbers = numbers_of(path, name, column)
+    count = num_missing = 0
+
+    def finite_numbers() -> Iterator[float]:
+        nonlocal count, num_missing
+        for start in range(0, len(numbers), _AT_ONCE):
+            chunk = np.asarray(numbers[start : start + _AT_ONCE], np.float64)
+            chunk = signed_log(chunk) if is_log else chunk
+            finite = chunk[np.isfinite(chunk)]
+            count, num_missing = count + len(finite), num_missing + int(np.isnan(chunk).sum())
+            yield from finite.tolist()
+
+    total = math.fsum(finite_numbers())
+    if not count:
         raise DataError(f"{path}: column {name} holds no number; leave it out by --exclude {name}")
     if missing == MEAN:
-        fill = math.fsum(finite) / len(finite)
+        fill = total / count
     else:
         fill = float(signed_log(np.array(float(missing)))) if is_log else float(missing)
-    return Encoding(name, (), fill, bool(np.isnan(numbers).any()), is_log)
+    return Encoding(name, (), fill, num_missing > 0, is_log)
 
 
 def signed_log(numbers: Array) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import MappingProxyType
-from typing import Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -247,8 +247,13 @@ def dtype_of(column: Column) -> str:
         return str(own.name)
     if own.name == "bool":
         return "uint8"
+    return dtype_of_chunks(_chunks(column))
+
+
+def dtype_of_chunks(chunks: Iterable[npt.NDArray[Any]]) -> str:
+    """Return the type in which records keep numbers, of which some rows come at a time."""
     extremes = []
-    for chunk in _chunks(column):
+    for chunk in chunks:
         finite = np.where(np.isfinite(chunk), chunk, np.nan)
         extremes += [np.fmin.reduce(finite, axis=0), np.fmax.reduce(finite, axis=0)]
     least, most = np.fmin.reduce(extremes, axis=0), np.fmax.reduce(extremes, axis=0)

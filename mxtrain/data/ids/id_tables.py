@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Sequence
+from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from mxtrain.data.arrays.tables import Table
 from mxtrain.data.fields import Array
 from mxtrain.data.ids import column_roles, id_columns, id_files, text_columns
 from mxtrain.data.ids.column_roles import IDS, NUMBERS, Roles
+from mxtrain.data.ids.growing_columns import GrowingColumn, MemoryColumn, NewColumn
 from mxtrain.data.ids.id_columns import IdColumn, Lists, Piece
 from mxtrain.data.ids.id_files import IdFile
 
@@ -120,7 +121,13 @@ class _Samples(Sequence[Any]):
         return self._table.sample(position)
 
 
-def read(path: Path, selection: Selection, like: Sequence[Input] = (), is_labelled: bool = True) -> Table:
+def read(
+    path: Path,
+    selection: Selection,
+    like: Sequence[Input] = (),
+    is_labelled: bool = True,
+    new_column: NewColumn = MemoryColumn,
+) -> Table:
     """Read a file; its samples are made as those of `like`, where it has some, else as the selection says.
 
     Args:
@@ -128,11 +135,14 @@ def read(path: Path, selection: Selection, like: Sequence[Input] = (), is_labell
         selection: the flags that choose its columns.
         like: the inputs of a net, or of a training set.
         is_labelled: whether there has to be something that is to be predicted.
+        new_column: makes what holds a column as it is read.
 
     Returns:
         the samples; UsageError and DataError say what is wrong with the selection, or with the file.
     """
-    return _of_file(id_files.open_file(path, selection.column_names), selection, like, is_labelled)
+    return _of_file(
+        id_files.open_file(path, selection.column_names), selection, like, is_labelled, new_column
+    )
 
 
 def of_columns(
@@ -150,7 +160,13 @@ def of_columns(
     return _of_file(id_files.of_columns(path, columns), selection, like, is_labelled)
 
 
-def _of_file(file: IdFile, selection: Selection, like: Sequence[Input], is_labelled: bool) -> Table:
+def _of_file(
+    file: IdFile,
+    selection: Selection,
+    like: Sequence[Input],
+    is_labelled: bool,
+    new_column: NewColumn = MemoryColumn,
+) -> Table:
     encodings.check_missing(selection.missing)
     if len(selection.list_separator) != 1 or not selection.list_separator.isascii():
         raise UsageError(f"--list-separator {selection.list_separator!r}: give one character")
@@ -158,17 +174,22 @@ def _of_file(file: IdFile, selection: Selection, like: Sequence[Input], is_label
     if is_labelled and like:
         targets, weight = column_roles.labels(file, selection, is_needed=False)
         roles = roles._replace(targets=targets, weight=weight)
-    return _table(file, roles, selection, like)
+    return _table(file, roles, selection, like, new_column)
 
 
-def _table(file: IdFile, roles: Roles, selection: Selection, like: Sequence[Input]) -> Table:
+def _table(
+    file: IdFile,
+    roles: Roles,
+    selection: Selection,
+    like: Sequence[Input],
+    new_column: NewColumn = MemoryColumn,
+) -> Table:
     """Read all rows of a file."""
     length = next((each.shape[0] for each in like if each.varies), selection.list_length)
     of_piece = functools.partial(_arrays, roles=roles, separator=selection.list_separator, length=length)
-    pieces = list(map(of_piece, file.pieces()))
-    if not sum(len(each[_LABELS]) for each in pieces):
+    columns = _joined(map(of_piece, file.pieces()), new_column)
+    if not len(columns.get(_LABELS, ())):
         raise DataError(f"{file.path} holds no samples")
-    columns: Columns = {name: _joined([each[name] for each in pieces]) for name in pieces[0]}
     label_columns, numbers = columns.pop(_LABELS), columns.pop(NUMBERS)
     names = (*roles.targets, *roles.weight)
     if roles.targets:
@@ -182,16 +203,26 @@ def _table(file: IdFile, roles: Roles, selection: Selection, like: Sequence[Inpu
     inputs = [*(inputs if roles.categories else [])]
     if roles.numbers:
         of_numbers = _of_numbers(file, roles.numbers, numbers, selection, like)
-        features = np.concatenate(
-            [each.features(file.path, column) for each, column in zip(of_numbers.encodings, numbers.T)],
-            axis=1,
-        )
-        dtype = of_numbers.dtype if like else tables.dtype_of(features)
-        columns[NUMBERS] = features.astype(dtype)
-        inputs.append(of_numbers._replace(dtype=dtype, statistics=None))
+        columns[NUMBERS] = _features(file.path, of_numbers, numbers, bool(like), new_column)
+        inputs.append(of_numbers._replace(dtype=columns[NUMBERS].dtype.name, statistics=None))
     inputs += [Input(name, (length,), array_fields.OF_IDS, varies=True) for name in roles.lists]
     layout = Layout(tuple(inputs), roles.targets, *roles.weight)
     return Table(file.path, layout, columns, labels, None, file.num_header_lines)
+
+
+def _features(path: Path, of: Input, numbers: Array, is_known: bool, new_column: NewColumn) -> Array:
+    """Return what columns of numbers become, in the type of records; that of `of`, where it is known."""
+
+    def chunks() -> Iterator[Array]:
+        for chunk in _chunks(numbers):
+            made = [each.features(path, column) for each, column in zip(of.encodings, chunk.T)]
+            yield np.concatenate(made, axis=1)
+
+    dtype = of.dtype if is_known else tables.dtype_of_chunks(chunks())
+    found = new_column()
+    for chunk in chunks():
+        found.append(chunk.astype(dtype))
+    return found.finished()
 
 
 _LABELS = ""  # beside the names of arrays
@@ -220,12 +251,22 @@ def _last(ids: Array, lengths: Array, most: int) -> Ragged:
     return Ragged(ids[from_end <= most], np.minimum(lengths, most))
 
 
-def _joined(columns: Sequence[Any]) -> Any:
-    """Return columns of pieces as one."""
-    if isinstance(columns[0], Ragged):
-        lengths = np.concatenate([each.lengths for each in columns])
-        return Ragged(np.concatenate([each.rows for each in columns]), lengths)
-    return np.concatenate(columns)
+def _joined(pieces: Iterable[Columns], new_column: NewColumn) -> Columns:
+    """Return columns of pieces as one; labels and lengths of lists are in memory anyway."""
+    growing: dict[str, GrowingColumn] = {}
+    lengths: dict[str, MemoryColumn] = {}
+    for piece in pieces:
+        for name, column in piece.items():
+            if name not in growing:
+                growing[name] = MemoryColumn() if name == _LABELS else new_column()
+            if isinstance(column, Ragged):
+                lengths.setdefault(name, MemoryColumn()).append(column.lengths)
+                column = column.rows
+            growing[name].append(column)
+    return {
+        name: Ragged(each.finished(), lengths[name].finished()) if name in lengths else each.finished()
+        for name, each in growing.items()
+    }
 
 
 def _of_numbers(

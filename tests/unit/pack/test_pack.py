@@ -18,7 +18,7 @@ from tools.im2rec_wrapper.packing.journal import Journal, PackCheckpoint
 from tools.im2rec_wrapper.packing.options import Options
 from tools.im2rec_wrapper.packing.plan import plan_outputs
 from tools.im2rec_wrapper.packing.preparation import map_in_order
-from tools.im2rec_wrapper.sources.item import BadItem, Item
+from tools.im2rec_wrapper.sources.item import BadItem, Item, MadeItems
 
 
 def item(name, label):
@@ -76,6 +76,22 @@ def test_items_keep_their_side_when_others_are_added():
 def test_items_whose_label_is_no_class_are_divided_as_one():
     items = [item(f"{n}.png", (float(n), 0.0)) for n in range(100)]
     assert len(order.split(items, 0.9, 0)[0]) == 90
+
+
+def test_items_that_are_made_as_they_are_read_have_the_same_order_and_split():
+    items = make_items([30, 20])
+    made = MadeItems(len(items), lambda position: items[position])
+    assert list(order.shuffled(made, 3)) == order.shuffled(items, 3)
+    for keeps_order in (False, True):
+        sides = order.split(made, 0.7, 3, keeps_order)
+        assert tuple(map(list, sides)) == order.split(items, 0.7, 3, keeps_order)
+    assert made[-1] == items[-1] and list(made[3:5]) == items[3:5]
+
+
+def test_names_decide_where_hashes_agree(monkeypatch):
+    monkeypatch.setattr(order, "_keys", lambda items, seed: [5, 1, 5, 5])
+    items = [item(name, 0) for name in "cabd"]
+    assert "".join(each.name for each in order.shuffled(items, 0)) == "abcd"
 
 
 # Plan

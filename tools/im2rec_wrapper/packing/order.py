@@ -9,42 +9,64 @@ from __future__ import annotations
 
 import hashlib
 import os
+from array import array
 from collections import defaultdict
-from typing import Sequence
+from typing import Iterable, Sequence
 
-from ..sources.item import Item
+import numpy as np
+
+from mxtrain.data.records.recordio import Ints
+
+from ..sources.item import Item, MadeItems
 
 
-def shuffled(items: Sequence[Item], seed: int) -> list[Item]:
+def shuffled(items: Sequence[Item], seed: int) -> Sequence[Item]:
     """Return the items in the order that the seed gives them."""
-    return sorted(items, key=lambda item: _sort_key(item, seed))
+    return _at(items, _order(items, seed))
 
 
-def split(items: Sequence[Item], train_share: float, seed: int) -> tuple[list[Item], list[Item]]:
-    """Divide each class by itself, and return both sides shuffled; `train_share` of it goes to the first.
+def split(
+    items: Sequence[Item], train_share: float, seed: int, keeps_order: bool = False
+) -> tuple[Sequence[Item], Sequence[Item]]:
+    """Divide each class by itself, and return both sides shuffled, or in the order of `items`.
 
-    A class of two or more is on both sides, a class of one is in train. Items whose label is no class are divided as
-    if they were one class.
+    `train_share` of a class goes to the first side. A class of two or more is on both sides, a class of one is in
+    train. Items whose label is no class are divided as if they were one class.
     """
-    by_class: dict[int | None, list[Item]] = defaultdict(list)
-    for item in shuffled(items, seed):
-        by_class[item.label if isinstance(item.label, int) else None].append(item)
-    train: list[Item] = []
-    val: list[Item] = []
+    order = _order(items, seed)
+    by_class: dict[int | None, array[int]] = defaultdict(lambda: array("q"))
+    for position in range(len(items)):
+        label = items[int(order[position])].label
+        by_class[label if isinstance(label, int) else None].append(position)
+    is_train = np.zeros(len(items), bool)
     for members in by_class.values():
         num_train = min(max(round(len(members) * train_share), 1), max(len(members) - 1, 1))
-        train += members[:num_train]
-        val += members[num_train:]
-    return shuffled(train, seed), shuffled(val, seed)
+        is_train[np.array(members[:num_train])] = True
+    sides = order[is_train], order[~is_train]
+    first, second = map(np.sort, sides) if keeps_order else sides
+    return _at(items, first), _at(items, second)
 
 
-def in_order_of(items: Sequence[Item], chosen: Sequence[Item]) -> list[Item]:
-    """Return the chosen items in the order that they have in `items`."""
-    kept = set(map(id, chosen))
-    return [item for item in items if id(item) in kept]
+def _at(items: Sequence[Item], positions: Ints) -> Sequence[Item]:
+    if isinstance(items, list):
+        return [items[position] for position in positions.tolist()]
+    return MadeItems(len(positions), lambda number: items[int(positions[number])])
 
 
-def _sort_key(item: Item, seed: int) -> bytes:
-    # The name decides where two hashes agree.
-    name = os.fsencode(item.name)
-    return hashlib.blake2b(b"%d/" % seed + name, digest_size=8).digest() + name
+def _order(items: Sequence[Item], seed: int) -> Ints:
+    """Return the positions of items by the hash of the seed and their names; names decide where two hashes agree."""
+    keys = np.fromiter(_keys(items, seed), np.uint64, len(items))
+    order: Ints = np.argsort(keys, kind="stable")
+    is_tie = np.diff(keys[order]) == 0
+    for start in np.flatnonzero(is_tie & ~np.append(False, is_tie[:-1])).tolist():
+        end = start + 1
+        while end < len(order) and keys[order[end]] == keys[order[start]]:
+            end += 1
+        order[start:end] = sorted(order[start:end].tolist(), key=lambda each: os.fsencode(items[each].name))
+    return order
+
+
+def _keys(items: Sequence[Item], seed: int) -> Iterable[int]:
+    for item in items:
+        digest = hashlib.blake2b(b"%d/" % seed + os.fsencode(item.name), digest_size=8).digest()
+        yield int.from_bytes(digest, "big")

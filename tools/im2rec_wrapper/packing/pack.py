@@ -47,7 +47,8 @@ CHECKPOINT_EVERY_SECONDS = 1.0
 def pack(source: Path, out: Path, options: Options) -> None:
     """Pack `source` into `out`, and print a summary; DataError for bad items, unless they may be skipped."""
     started = time.monotonic()
-    of_type = SourceOptions(options.root, options.multi_label, table_selection.of_flags(options))
+    columns = table_selection.of_flags(options)
+    of_type = SourceOptions(options.root, options.multi_label, columns, _scratch(out))
     opened = open_source(source, options.source_type, of_type)
     for warning in opened.warnings:
         print(f"im2rec_wrapper: warning: {warning}", file=sys.stderr)
@@ -74,6 +75,11 @@ def pack(source: Path, out: Path, options: Options) -> None:
         _write_beside(run, opened, tokenizer, whole_files)
     summary = list(_summary(opened, run, time.monotonic() - started))
     print(*(summary[:1] if options.quiet else summary), sep="\n")
+
+
+def _scratch(out: Path) -> Path:
+    """Return a folder that is there, on the disk that OUT will be on."""
+    return next(each for each in (out.parent, *out.resolve().parents) if each.is_dir())
 
 
 @contextlib.contextmanager

@@ -6,11 +6,12 @@ storing checkpoints (`journal.py`).
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 from collections import Counter
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Sequence, Tuple
+from typing import Any, Callable, Container, Iterable, Iterator, Sequence, Tuple
 
 import numpy as np
 
@@ -112,15 +113,13 @@ class PackRun:
                     yield next(files), item
                 position += 1
 
-    def packed_sets(self) -> list[tuple[list[OutputFile], list[Item]]]:
-        """Return for each data set its files, and all items that were written to them."""
+    def packed_sets(self) -> Iterator[tuple[list[OutputFile], Callable[[], Iterator[Item]]]]:
+        """Yield for each data set its files, and a function that goes through all items that were written to them."""
         bad_positions = {position for position, _, _ in self.bad}
-        found, start = [], 0
+        start = 0
         for split, files in zip(self._splits, self._files_of_split):
-            good = [item for position, item in enumerate(split.items, start) if position not in bad_positions]
-            found.append((files, good))
+            yield files, functools.partial(_without, split.items, start, bad_positions)
             start += len(split.items)
-        return found
 
     def checkpoint(self) -> PackCheckpoint:
         """Sync everything written to the disk, and return the progress of the run."""
@@ -133,6 +132,10 @@ class PackRun:
         files = self._files_of_split[number]
         self._num_good[number] += 1
         return files[(self._num_good[number] - 1) % len(files)]
+
+
+def _without(items: Sequence[Item], start: int, bad_positions: Container[int]) -> Iterator[Item]:
+    return (item for position, item in enumerate(items, start) if position not in bad_positions)
 
 
 def digest(stamps: Iterable[Stamp]) -> Digest:

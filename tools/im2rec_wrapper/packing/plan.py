@@ -33,11 +33,9 @@ def plan_outputs(items: Sequence[Item], out: Path, options: Options) -> list[Out
         return [OutputSplit(chosen, _shards(path, options.num_shards))]
     if out.suffix == ".rec":
         raise UsageError(f"--split writes two files, so OUT must be a folder, not {out}")
-    sides = order.split(items, options.train_share, options.seed)
+    sides = order.split(items, options.train_share, options.seed, keeps_order=not options.shuffle)
     if not sides[1]:
         raise DataError("no class has the two items that a split needs: pack without --split")
-    if not options.shuffle:
-        sides = (order.in_order_of(items, sides[0]), order.in_order_of(items, sides[1]))
     return [
         OutputSplit(side, _shards(out / name, options.num_shards))
         for side, name in zip(sides, ("train.rec", "val.rec"))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import Any, Iterator, Sequence
+import itertools
+from typing import Any, Callable, Iterator
 
-from mxtrain.data.arrays import array_fields
-from mxtrain.data.arrays.array_fields import Layout
+from mxtrain.data.arrays import array_fields, statistics
+from mxtrain.data.arrays.array_fields import Input, Layout
 from mxtrain.data.records.record_writer import Replacement
 
-from ..sources.item import Item, Source
+from ..sources.item import Item, Numbers, Source
 from .images import PackedItem
 from .pack_run import PackRun
+
+AT_ONCE = 1 << 14  # items
 
 
 def prepare(payload: bytes) -> PackedItem:
@@ -24,7 +27,10 @@ def write_layouts(run: PackRun, source: Source, whole_files: contextlib.ExitStac
     """Write what samples are beside each file; all files of a data set have the statistics of all its samples."""
     assert source.layout is not None, "only arrays have one"
     for files, items in run.packed_sets():
-        measured = array_fields.measured(source.layout.inputs, _Samples(source, source.layout, items))
+        if source.numbers:
+            measured = tuple(_measured(each, source.numbers, items) for each in source.layout.inputs)
+        else:
+            measured = array_fields.measured(source.layout.inputs, _Samples(source, source.layout, items))
         for file in files:
             sidecar = whole_files.enter_context(Replacement(array_fields.sidecar_path(file.path)))
             sidecar.write(
@@ -33,13 +39,26 @@ def write_layouts(run: PackRun, source: Source, whole_files: contextlib.ExitStac
             sidecar.sync()
 
 
+def _measured(of: Input, numbers: Numbers, items: Callable[[], Iterator[Item]]) -> Input:
+    """Return an array with the statistics of many items at a time; ids have none."""
+    if of.holds_ids:
+        return of
+
+    def chunks() -> Iterator[Any]:
+        remaining = items()
+        for some in iter(lambda: list(itertools.islice(remaining, AT_ONCE)), []):
+            yield numbers(of.name, some)
+
+    return of._replace(statistics=statistics.of_chunks(chunks, of.num_features))
+
+
 @dataclasses.dataclass(frozen=True)
 class _Samples:
     """The arrays of items, read again each time they are gone through."""
 
     source: Source
     layout: Layout
-    items: Sequence[Item]
+    items: Callable[[], Iterator[Item]]
 
     def __iter__(self) -> Iterator[Any]:
-        return (array_fields.decode(self.layout.inputs, self.source.read(item)) for item in self.items)
+        return (array_fields.decode(self.layout.inputs, self.source.read(item)) for item in self.items())

@@ -11,6 +11,7 @@ from mxtrain.core.errors import DataError
 from mxtrain.data import input_files
 from mxtrain.data.arrays.array_fields import Layout
 from mxtrain.data.boxes import box_labels
+from mxtrain.data.fields import Array
 
 Label = Union[int, float, Tuple[float, ...]]  # a class, another number, or one number for each output
 IMAGE_SUFFIXES = input_files.PICTURES  # those that predict reads
@@ -37,10 +38,31 @@ class Item(NamedTuple):
     location: Any = None  # for the source's own `read`
 
 
+class MadeItems(Sequence[Item]):
+    """Items that are made as they are read: millions of them would fill memory."""
+
+    def __init__(self, count: int, make: Callable[[int], Item]):
+        self._count, self._make = count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, position: Any) -> Any:
+        if isinstance(position, slice):
+            return list(map(self._make, range(*position.indices(self._count))))
+        if not -self._count <= position < self._count:
+            raise IndexError(position)
+        return self._make(position % self._count)
+
+
+# From the name of an array and some items to its numbers, a row for each item.
+Numbers = Callable[[str, Sequence[Item]], Array]
+
+
 class Source(NamedTuple):
     """The items of a source, and all that packing has to know of it."""
 
-    items: list[Item]
+    items: Sequence[Item]
     read: Callable[[Item], bytes]  # from any thread; BadItem, BadPicture or OSError if it cannot be read
     class_names: Sequence[str] | None = None
     warnings: Sequence[str] = ()  # about what was left out
@@ -49,6 +71,7 @@ class Source(NamedTuple):
     holds_text: bool = False
     is_tagged: bool = False  # text with a label for each word
     layout: Layout | None = None  # of arrays
+    numbers: Numbers | None = None  # only where many items can be read at once
     origin_of: Callable[[Item], str | None] | None = None  # of a .rec: the name that an item was packed from
 
     @property

@@ -20,6 +20,7 @@ class SourceOptions(NamedTuple):
     root: Path | None = None  # the folder that the paths of a list are relative to
     multi_label: bool = False
     columns: Selection = NO_SELECTION  # of arrays, and of tables with ids
+    scratch: Path | None = None  # a folder for what memory should not hold; without one it does
 
     def columns_set(self) -> list[str]:
         """Return the names of the options of columns that are not left out."""

@@ -68,7 +68,7 @@ SOURCE_TYPES = by_name(
         "ids",
         "CSV, TSV, Parquet, HDF5 or .npz with columns of ids",
         "table:read_ids",
-        options="columns",
+        options="columns scratch",
     ),
     _type("voc", "Pascal VOC's folder, or a list in its ImageSets", "voc:read_voc", folder="boxes"),
     _type("coco", "COCO's JSON of boxes", "coco:read_coco", ".json", "root", folder="boxes"),

@@ -6,15 +6,20 @@ item.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
+
+import numpy as np
 
 from mxtrain.data.arrays import array_fields, tables
 from mxtrain.data.arrays.table_selection import Selection
 from mxtrain.data.arrays.tables import Table
+from mxtrain.data.fields import Array
 from mxtrain.data.ids import id_tables
+from mxtrain.data.ids.growing_columns import FileColumn, MemoryColumn
 
-from ..item import BadItem, Item, Label, Source
+from ..item import BadItem, Item, Label, MadeItems, Source
 from ..labels import refuse_cut
 
 
@@ -23,29 +28,34 @@ def read_arrays(path: Path, columns: Selection) -> Source:
     return _source(path, tables.read(path, columns))
 
 
-def read_ids(path: Path, columns: Selection) -> Source:
-    """Read a table or a file of columns with ids."""
-    return _source(path, id_tables.read(path, columns))
+def read_ids(path: Path, columns: Selection, scratch: Path | None = None) -> Source:
+    """Read a table or a file of columns with ids, which lie in nameless files in `scratch`, if there is one."""
+    new_column = functools.partial(FileColumn, scratch) if scratch else MemoryColumn
+    table = id_tables.read(path, columns, new_column=new_column)
+    return _source(path, table)._replace(numbers=functools.partial(_numbers, table))
 
 
 def _source(path: Path, table: Table) -> Source:
     refuse_cut(table.labels, path)
-    items = [
-        Item(
-            f"{path.name}:{table.row_number(position)}",
-            _label(label, table.class_names is not None),
-            position,
-        )
-        for position, label in enumerate(table.labels.tolist())
-    ]
+    bad = set(table.bad())
 
     def read(item: Item) -> bytes:
-        problem = table.problem(item.location)
-        if problem:
-            raise BadItem(problem)
+        if item.location in bad:
+            raise BadItem(table.problem(item.location) or "")
         return array_fields.encode(table.layout.inputs, table.sample(item.location))
 
+    items = MadeItems(len(table), functools.partial(_item, path.name, table, table.row_number(0)))
     return Source(items, read, table.class_names, files=[path], layout=table.layout)
+
+
+def _item(name: str, table: Table, first: int, row: int) -> Item:
+    label = _label(table.labels[row].tolist(), table.class_names is not None)
+    return Item(f"{name}:{first + row}", label, row)
+
+
+def _numbers(table: Table, name: str, items: Sequence[Item]) -> Array:
+    found: Array = table.columns[name][np.array([item.location for item in items])]
+    return found
 
 
 def _label(label: Any, is_class: bool) -> Label:
