@@ -104,6 +104,8 @@ def is_mistake(result: Mapping[str, Any]) -> bool:
         return bool(result["wrong"])
     if "label_probability" in result:
         return bool(result["label"] != result["predicted"])
+    if "ious" in result:
+        return bool(result["taken_for"])
     return True
 
 
@@ -114,6 +116,10 @@ def in_words(shown: Mapping[str, Any]) -> str:
         has = ", ".join(str(name) for name, *_ in shown["boxes"]) or "nothing"
         seen = ", ".join(f"{name} {score:.2f}" for name, score, *_ in shown["detections"]) or "nothing"
         return f"loss {shown['loss']:.4g}, has {has}; detected {seen}{source}"
+    if "ious" in shown:
+        overlaps = ", ".join(f"{name} {iou:.2f}" for name, iou in shown["ious"])
+        taken = ", ".join(f"{own} taken for {other}" for own, other, _ in shown["taken_for"])
+        return f"loss {shown['loss']:.4g}, IoU of {overlaps or 'nothing'}; {taken}{source}"
     if "label_probability" not in shown:
         rest = ", ".join(f"{name} {value}" for name, value in shown.items() if name not in ("source", "loss"))
         return f"loss {shown['loss']:.4g}, {rest}{source}"
@@ -160,6 +166,10 @@ def _named(task: Task, result: Mapping[str, Any]) -> dict[str, Any]:
                 for key in ("boxes", "detections")
             },
         }
+    if "ious" in result:
+        ious = [[names[number], iou] for number, iou in result["ious"]]
+        taken = [[names[own], names[other], count] for own, other, count in result["taken_for"]]
+        return {**result, "ious": ious, "taken_for": taken}
     if "label_probability" in result:
         return {**result, **{each: names[result[each]] for each in ("label", "predicted")}}
     if "labels" in result:

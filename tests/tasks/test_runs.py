@@ -79,6 +79,8 @@ def is_wrong(sample: dict[str, Any]) -> bool:
     """Return whether an evaluation's sample is a mistake; of numbers and tokens each is one."""
     if "wrong" in sample:
         return bool(sample["wrong"])
+    if "ious" in sample:
+        return bool(sample["taken_for"])
     return "label_probability" not in sample or sample["label"] != sample["predicted"]
 
 
