@@ -13,10 +13,13 @@ from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.core.opencv import cv2
 from mxtrain.data.arrays.array_fields import sidecar_path
+from mxtrain.data.augment import mask_transforms
 from mxtrain.data.boxes import box_drawing, box_labels
 from mxtrain.data.decode import decoding
 from mxtrain.data.decode.jpeg import BadPicture
+from mxtrain.data.fields import Array
 from mxtrain.data.labels.label_checks import are_yes_or_no
+from mxtrain.data.masks import mask_drawing, mask_format
 from mxtrain.data.records.record_file import RecordFile, open_records
 from mxtrain.data.records.recordio import Floats, Ints, Label
 from mxtrain.data.text.tokens import tokens_path
@@ -161,7 +164,13 @@ def _tile(records: RecordFile, position: int, before_key: str, has_boxes: bool =
     tile[:_TILE] = _FRAME_COLOUR
     try:
         record = records.read(position)
-        pixels = decoding.decode(record.payload)
+        payload, mask = record.payload, None
+        if mask_format.has_mask(payload):
+            payload, mask = mask_format.split(payload)
+        pixels = decoding.decode(payload)
+        if mask is not None:
+            num_classes = len(records.class_names or ()) or mask_format.MOST_CLASSES
+            pixels = mask_drawing.drawn(pixels, mask_transforms.nearest(mask, *pixels.shape[:2]), num_classes)
         if has_boxes:
             pixels = _with_boxes(records, record.label, pixels)
         picture = _fit(cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
@@ -171,10 +180,18 @@ def _tile(records: RecordFile, position: int, before_key: str, has_boxes: bool =
         return tile
     top, left = (_TILE - picture.shape[0]) // 2, (_TILE - picture.shape[1]) // 2
     tile[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
-    words = _boxes_in_words(records, record.label) if has_boxes else caption(records, record.label)
+    words = _words(records, record.label, mask, has_boxes)
     drawing.write(tile, words, left=2, bottom=_TILE + 15, size=0.42, width=_TILE)
     drawing.write(tile, named, left=2, bottom=_TILE + 32, size=0.42, width=_TILE)
     return tile
+
+
+def _words(records: RecordFile, label: Label, mask: Array | None, has_boxes: bool) -> str:
+    """Return what a record has, in words: the classes of its mask, its boxes, or its label."""
+    if mask is not None:
+        numbers = [number for number in np.unique(mask).tolist() if number != mask_format.IGNORED]
+        return " ".join(_class_name(records, number) for number in numbers)
+    return _boxes_in_words(records, label) if has_boxes else caption(records, label)
 
 
 def _fit(picture: Canvas) -> Canvas:

@@ -63,7 +63,7 @@ def check(task: Task, graph: InferenceGraph | None = None) -> None:
     is_share = task.metric_kind in ("classes", "labels") or task.report() is not None
     if not is_share or task.score.is_lower_better:
         raise UsageError(
-            f"--to int8: --task {name} is not judged by how much of its answers is right, so that nobody could say what "
+            f"--to int8: --task {name} is not judged by how much of its answers is right, so nobody could say what "
             "int8 costs it; --to symbol and onnx export it in float32"
         )
     for node in int8_graph.nodes(graph.symbol) if graph else ():

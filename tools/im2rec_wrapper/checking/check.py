@@ -23,7 +23,7 @@ from mxtrain.data.text import tokenizers
 from mxtrain.data.text.tokens import OF_TOKENS, read_description, tokens_path
 
 from ..progress import with_progress
-from . import classes, contents, structure
+from . import classes, contents, masks, structure
 from .contents import Content
 from .copies import CopyFinder
 from .findings import Finding, Pair, of_file, of_record
@@ -82,8 +82,14 @@ def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[F
         inspect, described, of_content = _documents(file.path)
     elif sidecar_path(file.path).exists():
         inspect, of_content = _samples(file.path, len(table))
-    class_counts, of_labels = _check_labels(table, described)
-    findings += [*of_content, *of_labels]
+    class_counts: list[classes.Class] = []
+    has_masks = masks.are_masked(file, table)
+    if has_masks:
+        inspect = masks.inspecting(inspect, table)
+    else:
+        class_counts, of_labels = _check_labels(table, described)
+        of_content += of_labels
+    findings += of_content
     statistics = _ContentStatistics()
     copies.start(table)
     for number, content in enumerate(with_progress(contents.read_all(file, table, inspect), len(table))):
@@ -94,6 +100,13 @@ def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[F
             copies.add(number, content)
             if content.is_empty:
                 findings.append(of_record("empty", table.location(number), "it has no token but its end"))
+            if content.says_nothing:
+                findings.append(
+                    of_record("empty-mask", table.location(number), "no pixel of its mask counts")
+                )
+    if has_masks:
+        class_counts, of_classes = masks.counted(table, statistics.num_of_class)
+        findings += of_classes
     if described and not any(finding.is_wrong for finding in findings):
         findings += _counts_against(described, statistics, file.path)
     report = FileReport(
@@ -166,11 +179,13 @@ def _counts_against(described: dict[str, Any], seen: _ContentStatistics, rec: Pa
 class _ContentStatistics:
     def __init__(self) -> None:
         self._formats: Counter[str] = Counter()
+        self.num_of_class: Counter[int] = Counter()  # pictures whose masks have it
         self._num_progressive = self._num_with_restarts = 0
         self._values = {"height": array("q"), "width": array("q"), "num_bytes": array("q")}
 
     def add(self, content: Content) -> None:
         self._formats[content.format] += 1
+        self.num_of_class.update(content.classes)
         self._num_progressive += content.is_progressive
         self._num_with_restarts += content.has_restarts
         for name, values in self._values.items():

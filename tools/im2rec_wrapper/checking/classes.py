@@ -33,7 +33,7 @@ def count_classes(table: RecordTable) -> tuple[list[Class], list[Finding]]:
     With several labels a record, each label is a class's: above 0 where the class is in the picture, below 0 where that
     is unknown. Of boxes the images of a class are those that have a box of it.
     """
-    names, counts_listed, findings = _read_list(table)
+    names, counts_listed, findings = read_list(table)
     if boxes.are_boxes(table.labels, len(names)):
         findings += boxes.check(table, len(names))
         counts: Counter[int] | None = boxes.count(table.labels)
@@ -45,7 +45,7 @@ def count_classes(table: RecordTable) -> tuple[list[Class], list[Finding]]:
     labels = range(len(names)) if names else sorted(counts)
     classes = [Class(label, names[label] if names else str(label), counts[label]) for label in labels]
     findings += _check_counts(table, classes, counts_listed)
-    return classes, findings + _check_balance(table, classes)
+    return classes, findings + check_balance(table, classes)
 
 
 def check_numbers(table: RecordTable) -> list[Finding]:
@@ -55,7 +55,7 @@ def check_numbers(table: RecordTable) -> list[Finding]:
 
 def check_token_labels(table: RecordTable) -> list[Finding]:
     """Return the findings about labels of words: each a class's number, or -1 for a token that has none."""
-    names, _, findings = _read_list(table)
+    names, _, findings = read_list(table)
     for number, label in enumerate(table.labels):
         wrong = [each for each in np.atleast_1d(label) if each not in range(-1, len(names))]
         if wrong:
@@ -79,7 +79,7 @@ def _count(labels: Sequence[Label], num_names: int) -> Counter[int] | None:
     return counts
 
 
-def _read_list(table: RecordTable) -> tuple[list[str], list[int], list[Finding]]:
+def read_list(table: RecordTable) -> tuple[list[str], list[int], list[Finding]]:
     """Read names and numbers of images from the .classes.tsv; there are no numbers if it has none."""
     path = classes_path(table.path)
     try:
@@ -138,7 +138,7 @@ def _check_counts(table: RecordTable, classes: list[Class], counts_listed: list[
     return [of_file("classes", classes_path(table.path), text + more)]
 
 
-def _check_balance(table: RecordTable, classes: list[Class]) -> list[Finding]:
+def check_balance(table: RecordTable, classes: list[Class]) -> list[Finding]:
     if not classes:
         return []
     smallest = min(classes, key=lambda one: one.num_images)

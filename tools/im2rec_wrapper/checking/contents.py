@@ -52,6 +52,8 @@ class Content(NamedTuple):
     height: int | None = None
     width: int | None = None
     is_empty: bool = False  # a document
+    classes: tuple[int, ...] = ()  # of a mask
+    says_nothing: bool = False  # a mask of no pixel that counts
 
 
 Inspect = Callable[
@@ -73,7 +75,7 @@ def read_all(file: RecordIOFile, table: RecordTable, inspect: Inspect) -> Iterat
 
     def content(number: int) -> Content | Finding:
         try:
-            return inspect(_payload(file, int(table.offsets[number]), table.has_checksums))
+            return inspect(payload_at(file, int(table.offsets[number]), table.has_checksums))
         except Damage as damage:
             return of_record(damage.fault, table.location(number), str(damage))
 
@@ -88,7 +90,7 @@ def read_all(file: RecordIOFile, table: RecordTable, inspect: Inspect) -> Iterat
             yield in_flight.popleft().result()
 
 
-def _payload(file: RecordIOFile, offset: int, has_checksums: bool) -> memoryview:
+def payload_at(file: RecordIOFile, offset: int, has_checksums: bool) -> memoryview:
     """Return the payload of the record at `offset`; Damage where its bytes are not those that were written."""
     try:
         data, padding, _ = file.data(offset)

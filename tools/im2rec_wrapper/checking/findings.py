@@ -19,6 +19,7 @@ WRONG = {
     "classes": "a class list that is damaged, or counts other images than there are",
     "label": "a label that is no number, none of the classes, or of another shape than the first",
     "box": "a box that is empty, swapped, in pixels, outside its picture, or of no class",
+    "mask": "a mask of another size than its picture, of classes that there are not, undecodable, or missing",
     "undecodable": "a payload that is no picture, or a damaged one",
     "tokens": "a .tokens.json that makes no sense or names another tokenizer, or token ids that it does not allow",
     "arrays": "an .arrays.json that makes no sense, or a record whose arrays are others, or not finite",
@@ -31,6 +32,7 @@ NOTES = {
     "near-duplicate": "nearly the same picture twice in one set",
     "sources": "a .sources.tsv that is damaged or belongs to another pack: no sources are named",
     "empty": "a document without text",
+    "empty-mask": "no pixel of a mask counts",
     "odd-box": "a box that reaches outside its picture, or is there twice",
     "imbalance": "a class has more than ten times as many images as another, or one has none",
 }

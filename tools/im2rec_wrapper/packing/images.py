@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mxtrain.core.opencv import cv2
+from mxtrain.data.augment.mask_transforms import nearest
 from mxtrain.data.decode import decoding, jpeg, pillow_decode
 from mxtrain.data.decode.jpeg import BadPicture, Box, Pixels
+from mxtrain.data.masks import mask_format
 
 from . import restart_intervals
 from .image_info import ImageInfo, inspect
@@ -48,6 +50,15 @@ def prepare(data: bytes, options: ImageOptions) -> PackedItem:
     if shrinks or options.quality or info.format == "JPEG":
         return PackedItem(_as_jpeg(pixels, options.quality or DEFAULT_QUALITY), info.conversions)
     return PackedItem(_encode(".png", pixels, []), info.conversions)
+
+
+def prepare_masked(data: bytes, options: ImageOptions) -> PackedItem:
+    """Return the payload for a file with its mask behind it, which shrinks as the picture does."""
+    picture, mask = mask_format.split(data)
+    payload, notes = prepare(bytes(picture), options)
+    if options.short_side:
+        mask = nearest(mask, *decoding.decode(payload).shape[:2])
+    return PackedItem(mask_format.join(payload, mask), notes)
 
 
 def _not_encoded(data: bytes, info: ImageInfo, options: ImageOptions, must_decode: bool) -> PackedItem:

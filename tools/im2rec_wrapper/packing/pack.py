@@ -123,7 +123,8 @@ def _preparation(options: Options, source: Source, tokenizer: Tokenizer | None, 
     if source.layout:
         return samples.prepare
     of_images = ImageOptions(options.short_side, options.quality, options.verify == "decode", restarts)
-    return functools.partial(images.prepare, options=of_images)
+    prepare_one = images.prepare_masked if source.holds_masks else images.prepare
+    return functools.partial(prepare_one, options=of_images)
 
 
 def _report_bad(run: PackRun, noun: str, bad_list: Path, skip_bad: bool) -> None:
@@ -230,7 +231,8 @@ def _has_numbers(source: Source, run: PackRun) -> bool:
 
 def _class_counts(source: Source, run: PackRun, file: OutputFile) -> list[int] | None:
     """Return the number of items of each class; None where a label is no class of its item."""
-    if source.is_tagged or _has_numbers(source, run) or not source.class_names:
+    is_unknown = source.is_tagged or source.holds_masks or _has_numbers(source, run)
+    if is_unknown or not source.class_names:
         return None
     return [file.num_of_class[label] for label in range(len(source.class_names))]
 

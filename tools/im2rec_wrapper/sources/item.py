@@ -69,6 +69,7 @@ class Source(NamedTuple):
     files: Sequence[Path] = ()  # the files that hold or list the items
     path_of: Callable[[Item], str] | None = None  # only where each item is a file of its own
     holds_text: bool = False
+    holds_masks: bool = False  # behind pictures, in what is read
     is_tagged: bool = False  # text with a label for each word
     layout: Layout | None = None  # of arrays
     numbers: Numbers | None = None  # only where many items can be read at once

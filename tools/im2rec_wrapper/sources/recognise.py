@@ -10,11 +10,17 @@ from mxtrain.data.records import recordio
 
 from .formats.tfrecord import is_tfrecord
 from .item import IMAGE_SUFFIXES, is_folder, visible
+from .masks.folders import LAYOUTS
 from .source_types import SOURCE_TYPES
 
 _OF_SUFFIX = {suffix: known.name for known in SOURCE_TYPES.values() for suffix in known.suffixes}
 
-_FOLDERS_OF_BOXES = {"voc": {"Annotations", "JPEGImages"}, "yolo": {"images", "labels"}}
+# Of Pascal VOC's, which has both, boxes are meant.
+_FOLDERS = (
+    ("voc", {"Annotations", "JPEGImages"}),
+    ("yolo", {"images", "labels"}),
+    *(("masks", {each.pictures, each.masks}) for each in LAYOUTS),
+)
 
 
 def recognise(path: Path) -> str:
@@ -36,9 +42,9 @@ def _of_folder(path: Path) -> str:
     if any(entry.name == "data.mdb" for entry in entries):
         return "lmdb"
     names = {entry.name for entry in entries if is_folder(entry)}
-    for of_boxes, needed in _FOLDERS_OF_BOXES.items():
+    for of_folders, needed in _FOLDERS:
         if needed <= names:
-            return of_boxes
+            return of_folders
     files = [Path(entry.path) for entry in entries if not is_folder(entry)]
     reasons: dict[str, Path] = {}  # from each type that it could be to the file that suggests it
     for file in files:

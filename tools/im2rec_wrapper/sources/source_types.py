@@ -75,5 +75,25 @@ SOURCE_TYPES = by_name(
     _type("yolo", "a folder of pictures with YOLO's texts", "yolo:read_yolo", folder="boxes"),
     _type("boxes", "CSV or TSV with a row for each box", "lists:read_csv", options="root", folder="boxes"),
     _type("lst_boxes", ".lst with labels of boxes", "lists:read_lst", options="root", folder="boxes"),
+    _type(
+        "masks",
+        "a folder of pictures beside one of masks, Pascal VOC's, ADE20K's or Cityscapes', or a list of VOC's",
+        "folders:read_masks",
+        folder="masks",
+    ),
+    _type(
+        "coco_masks",
+        "COCO's JSON of polygons and runs",
+        "annotations:read_coco_masks",
+        options="root",
+        folder="masks",
+    ),
+    _type(
+        "yolo_masks",
+        "a folder of pictures with YOLO's polygons",
+        "annotations:read_yolo_masks",
+        folder="masks",
+    ),
+    _type("mask_list", "CSV or TSV of picture,mask", "lists:read_list", options="root", folder="masks"),
     _type("rec_boxes", ".rec with labels of boxes", "lists:read_rec", folder="boxes"),
 )

@@ -72,7 +72,7 @@ def source_of(
     """
     if not pictures:
         raise DataError(f"{where}: lists no picture; nothing to pack")
-    twice = _first_twice([each.name for each in pictures])
+    twice = first_twice([each.name for each in pictures])
     if twice is not None:
         raise DataError(f"{where}: lists {twice} twice; put all its boxes in one place")
     names = list(class_names or ()) or _names_of(where, pictures)
@@ -178,7 +178,8 @@ def _names_of(where: Path, pictures: Sequence[Annotated]) -> list[str]:
     return [check_class_name(name, str(where)) for name in found]
 
 
-def _first_twice(names: Sequence[str]) -> str | None:
+def first_twice(names: Sequence[str]) -> str | None:
+    """Return the first name that is there a second time; None where each is there once."""
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
@@ -21,26 +21,27 @@ from ..labels import check_class_name
 from .annotated import Annotated, Box, number, source_of
 
 
+class Content(NamedTuple):
+    """The content of a JSON file: pictures and classes by their ids, and annotations of pictures that there are."""
+
+    images: list[dict[str, Any]]
+    files: dict[Any, Any]  # the names of pictures
+    classes: dict[Any, str]  # in the order of their ids
+    annotations: list[dict[str, Any]]
+
+
 def read_coco(path: Path, root: Path | None) -> Source:
     """Read a JSON file; DataError where it is none of COCO's."""
-    content = _parsed(path)
-    images, categories = content["images"], content["categories"]
-    names = _by_id(path, "categories", categories, "name")
-    classes = {key: check_class_name(str(name), str(path)) for key, name in sorted(names.items())}
-    if len(set(classes.values())) < len(classes):
-        raise DataError(f"{path}: two of its categories have one name: give each a name of its own")
-    files = _by_id(path, "images", images, "file_name")
+    images, files, classes, annotations = read_content(path)
     boxes: dict[Any, list[Box]] = {key: [] for key in files}
     problems: dict[Any, str] = {}
-    for place, each in enumerate(content["annotations"]):
-        key = each.get("image_id") if isinstance(each, dict) else None
-        if key not in files:
-            raise DataError(f"{path}: annotation {place} is of image_id {key!r}, and there is no such image")
+    for place, each in enumerate(annotations):
         try:
-            boxes[key].append(_box(each, classes))
+            boxes[each["image_id"]].append(_box(each, classes))
         except BadItem as bad:
-            problems.setdefault(key, f"{path.name}: annotation {each.get('id', place)} {bad}")
-    root = root or _root_of(path, next(iter(files.values()), ""))
+            shown = f"{path.name}: annotation {each.get('id', place)} {bad}"
+            problems.setdefault(each["image_id"], shown)
+    root = root or root_of(path, next(iter(files.values()), ""))
     pictures = [
         Annotated(
             str(files[each["id"]]), boxes[each["id"]], _size(each), problem=problems.get(each["id"], "")
@@ -48,6 +49,21 @@ def read_coco(path: Path, root: Path | None) -> Source:
         for each in images
     ]
     return source_of(path, root, pictures, list(classes.values()), [path])
+
+
+def read_content(path: Path) -> Content:
+    """Read what boxes and masks have in common; DataError where it is none of COCO's."""
+    content = _parsed(path)
+    names = _by_id(path, "categories", content["categories"], "name")
+    classes = {key: check_class_name(str(name), str(path)) for key, name in sorted(names.items())}
+    if len(set(classes.values())) < len(classes):
+        raise DataError(f"{path}: two of its categories have one name: give each a name of its own")
+    files = _by_id(path, "images", content["images"], "file_name")
+    for place, each in enumerate(content["annotations"]):
+        key = each.get("image_id") if isinstance(each, dict) else None
+        if key not in files:
+            raise DataError(f"{path}: annotation {place} is of image_id {key!r}, and there is no such image")
+    return Content(content["images"], files, classes, content["annotations"])
 
 
 def _parsed(path: Path) -> Any:
@@ -92,7 +108,7 @@ def _size(image: dict[str, Any]) -> tuple[int, int] | None:
     )
 
 
-def _root_of(path: Path, first: str) -> Path:
+def root_of(path: Path, first: str) -> Path:
     """Return the folder of the pictures: the first that has the first of them."""
     beside = path.absolute().parent
     last = path.stem.rpartition("_")[2]

@@ -35,7 +35,7 @@ def read_voc(path: Path) -> Source:
             )
     pictures = {Path(name).stem: name for name in sorted(os.listdir(root / PICTURES)) if _is_picture(name)}
     names = (
-        _listed(path)
+        listed(path)
         if path.is_file()
         else sorted(each[:-4] for each in os.listdir(root / ANNOTATIONS) if each.endswith(".xml"))
     )
@@ -57,7 +57,7 @@ def _is_picture(name: str) -> bool:
     return name.lower().endswith(IMAGE_SUFFIXES)
 
 
-def _listed(path: Path) -> list[str]:
+def listed(path: Path) -> list[str]:
     """Return the names in a list; one of a class has a second column, -1 for pictures without it."""
     try:
         lines = plain_text.split_lines(regular_files.read(str(path)).decode("utf-8-sig"))

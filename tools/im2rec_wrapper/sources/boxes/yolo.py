@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
@@ -25,15 +26,28 @@ from .annotated import Annotated, Box, number, source_of
 LISTS = ("data.yaml", "dataset.yaml", "classes.txt", "obj.names")
 
 
-def read_yolo(path: Path) -> Source:
-    """Read a folder of pictures; DataError where nothing names its classes."""
+class YoloFolder(NamedTuple):
+    """A folder of pictures, each with its text or none, and the classes, with the file that names them."""
+
+    names_in: Path
+    names: list[str]
+    pictures: list[tuple[str, Path | None]]
+
+
+def read_folder(path: Path) -> YoloFolder:
+    """Read which pictures and texts there are; DataError where nothing names the classes."""
     if not path.is_dir():
         raise DataError(f"{path}: is no folder; give that of the pictures, such as images/train")
     names_in, names = _names(path.absolute())
+    pictures = [(os.path.relpath(picture, path), _text_of(picture)) for picture in _pictures(path)]
+    return YoloFolder(names_in, names, pictures)
+
+
+def read_yolo(path: Path) -> Source:
+    """Read a folder of pictures; DataError where nothing names its classes."""
+    names_in, names, pictures = read_folder(path)
     found, files = [], [names_in]
-    for picture in _pictures(path):
-        text = _text_of(picture)
-        shown = os.path.relpath(picture, path)
+    for shown, text in pictures:
         if text is None:
             found.append(Annotated(shown, in_shares=True))
             continue
