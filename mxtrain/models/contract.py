@@ -18,6 +18,7 @@ class Contract(NamedTuple):
     noun: str  # for a sample, as in `picture`
     takes: str  # as in `pictures of --image-size 224`
     expects: str  # the sentence about an answer of another shape
+    loss_shape: Shape | None = None  # of what the loss works on, where that is larger than the answer
 
 
 def of_pictures(image_size: ImageSize, num_classes: int, channels: int = 3) -> Contract:

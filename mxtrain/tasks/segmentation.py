@@ -91,12 +91,15 @@ class Segmentation(Task, TaskPrediction):
 
     def contract(self) -> Contract:
         data = self.run.data
+        colours, *size = image_fields.shape_of(data)
+        num_heads = 2 if self.run.model.aux_weight else 1
         return Contract(
-            inputs=(image_fields.shape_of(data),),
+            inputs=((colours, *size),),
             answer=None,
             noun="picture",
             takes=pictures_in_words(data.image_size, data.channels),
             expects="it has to be a net of pixels that GluonCV has",
+            loss_shape=(num_heads * len(self.class_names), *size),
         )
 
     def build_net(self) -> Block:

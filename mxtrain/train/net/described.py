@@ -77,7 +77,8 @@ def num_bytes(job: TrainingJob, described_net: DescribedNet) -> NetBytes:
     """Return the bytes of a job's net."""
     net, output, shape = described_net
     known = net_bytes.with_optimizer(job.run, net, optimizers.build(job.run.optim, job.task.objects))
-    return net_bytes.of_graph(known, net.collect_params().values(), output, {"data": shape})
+    in_loss = job.task.contract().loss_shape
+    return net_bytes.of_graph(known, net.collect_params().values(), output, {"data": shape}, in_loss)
 
 
 def lines(job: TrainingJob, run: Run, left: int) -> list[str]:

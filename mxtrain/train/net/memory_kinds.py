@@ -16,9 +16,9 @@ def of_built(context: TrainContext) -> NetBytes:
     known = net_bytes.with_optimizer(job.run, net, context.optimizer)
     if graph is None:
         return known
-    micro_batch, inputs = job.plan.batch.micro_batch, job.task.contract().inputs
-    shapes = {each.name: (micro_batch, *shape) for each, shape in zip(graph[0], inputs)}
-    return net_bytes.of_graph(known, net.collect_params().values(), graph[1], shapes)
+    micro_batch, contract = job.plan.batch.micro_batch, job.task.contract()
+    shapes = {each.name: (micro_batch, *shape) for each, shape in zip(graph[0], contract.inputs)}
+    return net_bytes.of_graph(known, net.collect_params().values(), graph[1], shapes, contract.loss_shape)
 
 
 def by_process(context: TrainContext) -> dict[str, dict[str, int]]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mxtrain.runtime.types import Block, Optimizer, Parameter, Symbol
 
 LARGE = 1 << 24  # numbers of an array
-LOSSES = 3  # arrays like the net's answer: a loss keeps its own, the shares and the gradient
+LOSSES = 3  # arrays like the net's answer, or as large as a loss makes it: its own, the shares, the gradient
 
 
 def with_optimizer(run: Run, net: Block, optimizer: Optimizer) -> NetBytes:
@@ -64,11 +64,20 @@ def of_parameters(parameters: Iterable[Parameter], state: int, has_averages: boo
 
 
 def of_graph(
-    known: NetBytes, parameters: Iterable[Parameter], output: Symbol, inputs: Mapping[str, Shape]
+    known: NetBytes,
+    parameters: Iterable[Parameter],
+    output: Symbol,
+    inputs: Mapping[str, Shape],
+    loss_shape: Shape | None = None,
 ) -> NetBytes:
-    """Return `known` with what the graph of `output` tells: what is computed, and where the net can be cut."""
+    """Return `known` with what the graph of `output` tells: what is computed, and where the net can be cut.
+
+    The loss works on the answer, or on `loss_shape` of each sample.
+    """
     graph, shapes = graph_rewrites.nodes_and_shapes(output, inputs)
-    losses = LOSSES * _of_answer(graph, shapes)
+    batch = next(iter(inputs.values()))[0]
+    in_loss = (batch, *loss_shape) if loss_shape else _shape_of_answer(graph, shapes)
+    losses = LOSSES * segments.FLOAT32_BYTES * math.prod(in_loss)
     computed = segments.num_bytes(graph, shapes) + losses
     parts: list[SegmentBytes] = []
     if len(inputs) == 1:
@@ -83,9 +92,9 @@ def of_graph(
     return dataclasses.replace(known, computed=computed, segments=parts if len(parts) > 1 else ())
 
 
-def _of_answer(graph: Graph, shapes: Shapes) -> int:
+def _shape_of_answer(graph: Graph, shapes: Shapes) -> Shape:
     (head, output, *_), *_ = graph["heads"]
-    return segments.FLOAT32_BYTES * math.prod(graph_rewrites.shape_of(graph, shapes, head, output) or (0,))
+    return tuple(graph_rewrites.shape_of(graph, shapes, head, output)) or (0,)
 
 
 def _weights_in(graph: Graph, sizes: Mapping[str, int]) -> int:

@@ -13,6 +13,7 @@ from mxtrain.models.parameters import weights
 from mxtrain.optim import optimizer_state, optimizers
 from mxtrain.runtime import mx
 from mxtrain.tasks import lm
+from mxtrain.tasks.segmentation import Segmentation
 from mxtrain.train import job as jobs
 from mxtrain.train.context import build_context
 from mxtrain.train.job import TrainingJob
@@ -49,6 +50,21 @@ def test_a_net_that_is_described_has_the_bytes_of_the_one_that_is_built(line: st
         assert getattr(before, name) == getattr(after, name) > -1, name
     assert 0.5 < before.computed / after.computed < 2 and len(before.segments) > 1
     assert sum(each.weights for each in before.segments) == before.weights
+
+
+def test_what_a_loss_enlarges_counts_in_its_size() -> None:
+    line = "--task segmentation --model fastscnn_citys --image-size 64 --batch-size 4 --micro-batch 2"
+    found = []
+    for num_classes, aux_weight in ((4, 0.5), (40, 0.5), (40, 0)):
+        run = config.parse(["--train", "t.rec", *line.split(), "--aux-weight", str(aux_weight)])
+        task = Segmentation(run, {"class_names": list(map(str, range(num_classes)))})
+        job = jobs.of_data(task, range(100))
+        known = described.of_job(job)
+        assert known is not None
+        found.append(described.num_bytes(job, known).computed)
+    pixels = 2 * 64 * 64 * 4 * net_bytes.LOSSES  # bytes of a class and head
+    assert found[1] - found[0] == pytest.approx(36 * 2 * pixels, rel=0.1)  # its own answer is small
+    assert found[1] - found[2] == pytest.approx(40 * pixels, rel=0.1)
 
 
 def test_describing_a_net_counts_no_names() -> None:
