@@ -82,7 +82,7 @@ def make(
             metadata = facts(checkpoint, task, graph, options)
             of_table = []
             if table is not None:
-                metadata["table"] = onnx_tables.facts(table, _columns_of_ids(task))
+                metadata["table"] = onnx_tables.facts(table, getattr(task, "inputs", ()))
                 of_table = onnx_tables.put_beside(table, checkpoint.path, aside)
             int8_scores = None
             if options.to == "onnx":
@@ -176,11 +176,6 @@ def _with_lookups(
     apart = onnx_tables.write(graph, net, folder, options.fixed_batch, metadata, samples)
     metadata["whole_apart"] = apart
     return [] if apart is None else [onnx_tables.MODEL]
-
-
-def _columns_of_ids(task: Task) -> Sequence[str]:
-    """Return the names of the columns of categories that a net looks up."""
-    return next((each.names for each in getattr(task, "inputs", ()) if each.holds_ids and each.names), ())
 
 
 def refuse_too_large(path: Path, to: str) -> None:

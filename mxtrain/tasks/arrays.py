@@ -2,7 +2,7 @@
 
 Owns which of these is learnt: words are classes; several targets are numbers, or labels where --loss says so; and whole
 numbers from 0 of which none is left out are classes unless --loss compares numbers. Inputs are standardised as they
-are read (`data/arrays/array_fields.py`).
+are read (`data/arrays/array_reader.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mxtrain.config.components import nets as net_names
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays import array_fields, array_sets, program_columns, tables
 from mxtrain.data.arrays.array_fields import Input
+from mxtrain.data.arrays.array_reader import ArrayReader
 from mxtrain.data.fields import BadSample, Field
 from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.data.labels import class_weights, label_checks, sample_weights, targets
@@ -95,9 +96,7 @@ class Arrays(TaskOfInputs):
         several = self._has_several
         num_classes = 0 if several else len(self.description.get("class_names", ()))
         advice = self._advice() if is_training and self.run.optim.epoch_steps else ""
-        reader = array_fields.ArrayReader(
-            self.inputs, self.predicted.field.shape, num_classes, several, advice
-        )
+        reader = ArrayReader(self.inputs, self.predicted.field.shape, num_classes, several, advice)
         return sample_weights.reader(reader, self.weight_column, self._num_labels, is_training)
 
     def _advice(self) -> str:
@@ -137,7 +136,7 @@ class Arrays(TaskOfInputs):
         values = source if isinstance(source, Mapping) else {self.inputs[0].name: source}
         try:
             named = {name: user_samples.to_numpy(each) for name, each in values.items()}
-            return array_fields.ArrayReader(self.inputs, ()).standardised(named)
+            return ArrayReader(self.inputs, ()).standardised(named)
         except (BadSample, ValueError) as bad:
             raise DataError(f"no sample that the net takes: {bad}") from None
 

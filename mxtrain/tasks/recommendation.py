@@ -20,7 +20,7 @@ from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.data.arrays import array_sets, program_columns, table_selection
 from mxtrain.data.arrays.array_fields import Input
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
-from mxtrain.data.ids import id_reader, id_tables, implicit_feedback
+from mxtrain.data.ids import id_reader, id_tables, implicit_feedback, shared_rows
 from mxtrain.data.ids.column_roles import IDS
 from mxtrain.data.ids.id_tables import SampleArrays
 from mxtrain.data.interfaces import Dataset, Record
@@ -61,6 +61,7 @@ class Recommendation(TaskOfInputs):
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         layout = id_tables.layout_of(train)
+        shared_rows.check(run.data.shared_embedding, layout.inputs, train)
         weighted = sample_weights.split(run.data, train, val, layout.label_names, layout.weight)
         found = {
             "inputs": [each.as_json() for each in layout.inputs],

@@ -28,7 +28,9 @@ OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
 OF_CHUNKS = frozenset(("head_chunk", "head_classes"))
 OF_TEXT = frozenset(("window",))
 OF_TABLES = frozenset(("target", "inputs", "exclude", "categories", "missing", "log_columns"))
-OF_IDS = frozenset(("lists", "list_separator", "list_length", "column_names", "negatives"))
+OF_IDS = frozenset(
+    ("lists", "list_separator", "list_length", "column_names", "shared_embedding", "negatives")
+)
 OF_WEIGHTS = frozenset(("sample_weight",))
 ONLY_SOME_TASKS = (
     OF_PICTURES

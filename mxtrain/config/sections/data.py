@@ -36,6 +36,11 @@ class Data:
     lists: str = flag("", "of a table: columns of lists of ids, joined by commas")
     list_separator: str = flag("|", "of a text: the character between the ids of a list")
     list_length: int = flag(100, "how many ids of a list count at most: the last ones")
+    shared_embedding: str = flag(
+        "",
+        "of a table: columns of ids that have the rows of another, which an id then means in all of them, as in "
+        "user=friend/follower,item=last_item",
+    )
     negatives: str = flag(
         "",
         "of data that say what users have chosen: how many rows of an item that the user has not chosen are drawn "

@@ -1,15 +1,14 @@
 """Named arrays as samples: vectors, series, readings. What they are, as records hold them, and as a net takes them.
 
-Owns the payload of such a record, the .arrays.json beside a .rec, and standardisation as samples are read. Does not own
-where arrays come from (`tables.py`, `array_sets.py`), nor what is predicted (`data/labels/targets.py`,
-`data/labels/label_checks.py`).
+Owns the payload of such a record, and the .arrays.json beside a .rec. Does not own how samples are read
+(`array_reader.py`), where arrays come from (`tables.py`, `array_sets.py`), nor what is predicted
+(`data/labels/targets.py`, `data/labels/label_checks.py`).
 
     payload   for each array that varies in length, in their order, its length as u32; then all arrays, in C order
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import math
@@ -25,15 +24,13 @@ from mxtrain.data.arrays import statistics
 from mxtrain.data.arrays.encodings import Encoding, encoding_of_json
 from mxtrain.data.arrays.statistics import Statistics
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
-from mxtrain.data.interfaces import Record
-from mxtrain.data.labels import label_checks
 
 # In records; int64 is the type of ids, and of nothing else.
 DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int16", "int32")
 OF_IDS = "int64"
 MOST_LENGTHS = 8  # of micro-batches of arrays that vary: a net is compiled for each
 MOST_AT_ONCE = 1 << 20  # numbers, of which statistics are made
-_MASK = "_mask"
+MASK = "_mask"
 _LENGTH = np.dtype("<u4")
 
 
@@ -51,6 +48,7 @@ class Input(NamedTuple):
     names: tuple[str, ...] = ()
     statistics: Statistics | None = None
     encodings: tuple[Encoding, ...] = ()
+    rows_of: tuple[str, ...] = ()  # of ids: the column whose rows each has, where it is not its own
 
     @property
     def holds_ids(self) -> bool:
@@ -71,13 +69,14 @@ class Input(NamedTuple):
         array = Field(self.name, self.shape, "float32", self.multiple)
         if not self.varies:
             return (array,)
-        return array, Field(self.name + _MASK, self.shape[:1], "float32", self.multiple)
+        return array, Field(self.name + MASK, self.shape[:1], "float32", self.multiple)
 
     def as_json(self) -> dict[str, Any]:
         found = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype, "varies": self.varies}
         numbers = self.statistics and {each: getattr(self.statistics, each).tolist() for each in _STATISTICS}
         encoded = {"encodings": [each.as_json() for each in self.encodings]} if self.encodings else {}
-        return {**found, "names": list(self.names), **(numbers or {}), **encoded}
+        shared = {"rows_of": list(self.rows_of)} if self.rows_of else {}
+        return {**found, "names": list(self.names), **(numbers or {}), **encoded, **shared}
 
     def __str__(self) -> str:
         most = "up to " if self.varies else ""
@@ -118,7 +117,11 @@ def input_of_json(described: Mapping[str, Any]) -> Input:
     encodings = tuple(map(encoding_of_json, described.get("encodings", ())))
     if encodings and sum((each.names for each in encodings), ()) != read.names:
         raise ValueError(f"the features of {read.name} are not those that its encodings make")
-    return read._replace(statistics=Statistics(*numbers) if len(numbers) == 2 else None, encodings=encodings)
+    rows_of = tuple(map(str, described.get("rows_of", ())))
+    if rows_of and (not read.holds_ids or len(rows_of) != len(read.names or (read.name,))):
+        raise ValueError(f"{read.name} does not say of each column whose rows it has")
+    measured = Statistics(*numbers) if len(numbers) == 2 else None
+    return read._replace(statistics=measured, encodings=encodings, rows_of=rows_of)
 
 
 # The .arrays.json
@@ -262,55 +265,6 @@ def _feature_rows(of: Input, samples: Iterable[Mapping[str, Any]]) -> Iterator[n
         yield np.concatenate(pending)
 
 
-# As a net takes them
-
-
 def fields(inputs: Sequence[Input]) -> tuple[Field, ...]:
     """Return the fields of all arrays, and of their masks, in the order in which a net takes them."""
     return tuple(field for each in inputs for field in each.fields())
-
-
-@dataclasses.dataclass(frozen=True)
-class ArrayReader:
-    """The function from a record, whose payload is bytes or named arrays, to a sample. A picklable value."""
-
-    inputs: tuple[Input, ...]
-    label: tuple[int, ...]  # its shape
-    num_classes: int = 0  # of which it is one; 0 for numbers and for several labels
-    has_several: bool = False  # labels
-    advice: str = ""  # what to do about a bad sample
-
-    def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
-        try:
-            return self._sample(record)
-        except BadSample as bad:
-            raise BadSample(f"{bad}; {self.advice}" if self.advice else str(bad)) from None
-
-    def _sample(self, record: Record) -> Arrays:
-        if np.size(record.label) != math.prod(self.label):
-            raise BadSample(
-                f"it has {np.size(record.label)} targets, and the net learns {math.prod(self.label)}"
-            )
-        label = np.reshape(record.label, self.label)
-        if not np.isfinite(label).all():
-            raise BadSample("what is to be predicted is not finite")
-        if self.num_classes:
-            label_checks.check_sample(record.label, self.num_classes)
-        if self.has_several:
-            label_checks.check_labels_of_sample(record.label)
-        return {**self.standardised(record.payload), "label": label}
-
-    def standardised(self, payload: Any) -> Arrays:
-        """Return a payload's arrays as a net takes them, and their masks; BadSample where it takes no such arrays."""
-        values = payload if isinstance(payload, Mapping) else decode(self.inputs, payload)
-        found: Arrays = {}
-        problem = refused(self.inputs, values)
-        if problem:
-            raise BadSample(problem)
-        for each in self.inputs:
-            array = np.asarray(values[each.name])
-            assert each.statistics is not None, "inputs are measured before they are read"
-            found[each.name] = each.statistics.standardised(array).astype(np.float32)
-            if each.varies:
-                found[each.name + _MASK] = np.ones(len(array), np.float32)
-        return found

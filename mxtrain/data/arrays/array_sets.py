@@ -135,6 +135,11 @@ def check(dataset: Dataset, inputs: Sequence[Input]) -> None:
             raise DataError(
                 f"{dataset.path}: its columns are others, or in another order: {odd} is not at its place"
             )
+        if each.rows_of != other.rows_of:
+            raise DataError(
+                f"{dataset.path}: its columns share other rows than those of the net; pack it with the net's "
+                "--shared-embedding"
+            )
     missing = set(known) - {each.name for each in known_inputs}
     if missing:
         raise DataError(f"{dataset.path}: has no array {min(missing)}, which the net takes")

@@ -31,10 +31,17 @@ class Selection(NamedTuple):
     list_separator: str = "|"
     list_length: int = 100  # of which the last ones count, at most
     column_names: str = ""  # of a text without a line of them
+    shared_embedding: str = ""  # of ids: columns that have rows of others
 
 
 NO_SELECTION = Selection()
-OF_IDS = ("lists", "list_separator", "list_length", "column_names")  # of tables with ids alone
+OF_IDS = (
+    "lists",
+    "list_separator",
+    "list_length",
+    "column_names",
+    "shared_embedding",
+)  # of tables with ids alone
 
 
 def of_flags(flags: Any) -> Selection:

@@ -5,14 +5,15 @@ Owns the choice, by flags or as a net has it already, and its refusals. What bec
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from types import MappingProxyType
+from typing import Mapping, NamedTuple, Sequence
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.data.arrays.array_fields import Input
 from mxtrain.data.arrays.array_sets import TARGETS
 from mxtrain.data.arrays.table_selection import Selection, is_index
-from mxtrain.data.ids import text_tables
+from mxtrain.data.ids import shared_rows, text_tables
 from mxtrain.data.ids.id_columns import IdColumn, Lists
 from mxtrain.data.ids.id_files import IdFile
 from mxtrain.data.ids.text_columns import TextColumn
@@ -31,6 +32,7 @@ class Roles(NamedTuple):
     categories: tuple[str, ...]
     lists: tuple[str, ...]
     numbers: tuple[str, ...]
+    shared: Mapping[str, str] = MappingProxyType({})  # the column whose rows another has, by its name
 
 
 def of_selection(file: IdFile, selection: Selection) -> Roles:
@@ -55,9 +57,11 @@ def of_selection(file: IdFile, selection: Selection) -> Roles:
     if both:
         raise UsageError(f"--categories and --lists both name {min(both)}; leave it out of one of them")
     uses = _uses(file, selection, chosen, named["--categories"], named["--lists"])
-    roles = Roles(
-        targets, weight, *(tuple(n for n in chosen if uses[n] == use) for use in (_ID, _LIST, _NUMBER))
+    categories, lists, numbers = (
+        tuple(name for name in chosen if uses[name] == use) for use in (_ID, _LIST, _NUMBER)
     )
+    shared = shared_rows.of_columns(selection.shared_embedding, (*categories, *lists))
+    roles = Roles(targets, weight, categories, lists, numbers, shared)
     if not roles.categories and not roles.lists:
         raise UsageError(
             f"{file.path}: no column is one of ids; name some by --categories or --lists (it has {_listed(chosen)}), "
@@ -111,7 +115,7 @@ def of_inputs(file: IdFile, inputs: Sequence[Input]) -> Roles:
         raise DataError(
             f"{file.path}: has no column called {missing}, which the net takes (it has {_listed(file.names)})"
         )
-    return Roles((), (), categories, lists, numbers)
+    return Roles((), (), categories, lists, numbers, shared_rows.of_inputs(inputs))
 
 
 def labels(file: IdFile, selection: Selection, is_needed: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,7 +1,8 @@
 """Columns as ids, lists of ids and numbers, whatever type a file has them in.
 
-Owns what is refused of a column, and that an id is one of its column alone: the 3 of users is another row than the 3 of
-items. Does not read files (`id_files.py`), nor choose columns (`id_tables.py`).
+Owns what is refused of a column, and that an id is one of its column alone, unless columns share rows
+(`shared_rows.py`): the 3 of users is another row than the 3 of items. Does not read files (`id_files.py`), nor choose
+columns (`id_tables.py`).
 """
 
 from __future__ import annotations
@@ -56,15 +57,18 @@ class Piece(NamedTuple):
     row: Callable[[int], str]
 
 
-def ids(piece: Piece, name: str) -> Array:
-    """Return the int64 id of each row in a column of categories; DataError where it holds lists or fractions."""
+def ids(piece: Piece, name: str, rows_of: str) -> Array:
+    """Return the int64 id of each row in a column of categories; DataError where it holds lists or fractions.
+
+    Those of the columns that have the rows of one column, `rows_of`, are the same.
+    """
     column = piece.columns[name]
     if isinstance(column, Lists):
         raise DataError(f"{piece.row(0)}: its {name} is a list of ids, and one is taken; give --lists {name}")
-    return of_column(name, _ids(piece, name, column, lambda place: place))
+    return of_column(rows_of, _ids(piece, name, column, lambda place: place))
 
 
-def lists(piece: Piece, name: str, separator: str) -> tuple[Array, Places]:
+def lists(piece: Piece, name: str, rows_of: str, separator: str) -> tuple[Array, Places]:
     """Return the int64 ids of the lists of a column, one after the other, and how many each row has.
 
     A number or a text alone is a list of one; what is missing, a list or an item of one, is left out. DataError where
@@ -77,7 +81,7 @@ def lists(piece: Piece, name: str, separator: str) -> tuple[Array, Places]:
         column = Lists(column, np.ones(len(column), np.int64))
     items, rows = column.items, np.repeat(np.arange(len(column)), column.lengths)
     is_missing = items.starts == items.ends if isinstance(items, TextColumn) else _with_gaps(items)[1]
-    found = of_column(name, _ids(piece, name, items, lambda place: int(rows[place])))
+    found = of_column(rows_of, _ids(piece, name, items, lambda place: int(rows[place])))
     return found[~is_missing], np.bincount(rows[~is_missing], minlength=len(column)).astype(np.int64)
 
 

@@ -22,7 +22,7 @@ from mxtrain.data.arrays.table_columns import Columns, Ragged
 from mxtrain.data.arrays.table_selection import LOG, Selection
 from mxtrain.data.arrays.tables import Table
 from mxtrain.data.fields import Array
-from mxtrain.data.ids import column_roles, id_columns, id_files, text_columns
+from mxtrain.data.ids import column_roles, id_columns, id_files, shared_rows, text_columns
 from mxtrain.data.ids.column_roles import IDS, NUMBERS, Roles
 from mxtrain.data.ids.growing_columns import GrowingColumn, MemoryColumn, NewColumn
 from mxtrain.data.ids.id_columns import IdColumn, Lists, Piece
@@ -199,13 +199,25 @@ def _table(
             labels = table_targets.with_weights(file.path, roles.weight[0], by_name[roles.weight[0]], labels)
     else:
         labels = np.zeros(len(label_columns), np.float32)
-    inputs = [Input(IDS, (len(roles.categories),), array_fields.OF_IDS, names=roles.categories)]
-    inputs = [*(inputs if roles.categories else [])]
+    inputs = []
+    if roles.categories:
+        rows_of = shared_rows.described(roles.categories, roles.shared)
+        of_ids = Input(IDS, (len(roles.categories),), array_fields.OF_IDS, names=roles.categories)
+        inputs.append(of_ids._replace(rows_of=rows_of))
     if roles.numbers:
         of_numbers = _of_numbers(file, roles.numbers, numbers, selection, like)
         columns[NUMBERS] = _features(file.path, of_numbers, numbers, bool(like), new_column)
         inputs.append(of_numbers._replace(dtype=columns[NUMBERS].dtype.name, statistics=None))
-    inputs += [Input(name, (length,), array_fields.OF_IDS, varies=True) for name in roles.lists]
+    inputs += [
+        Input(
+            name,
+            (length,),
+            array_fields.OF_IDS,
+            varies=True,
+            rows_of=shared_rows.described([name], roles.shared),
+        )
+        for name in roles.lists
+    ]
     layout = Layout(tuple(inputs), roles.targets, *roles.weight)
     return Table(file.path, layout, columns, labels, None, file.num_header_lines)
 
@@ -239,9 +251,11 @@ def _arrays(piece: Piece, roles: Roles, separator: str, length: int) -> Columns:
     numbers = [id_columns.numbers(piece, name, f", or give --categories {name}") for name in roles.numbers]
     found: Columns = {_LABELS: side_by_side(labels, np.float64), NUMBERS: side_by_side(numbers, np.float64)}
     if roles.categories:
-        found[IDS] = side_by_side([id_columns.ids(piece, name) for name in roles.categories], np.int64)
+        of_names = [id_columns.ids(piece, name, roles.shared.get(name, name)) for name in roles.categories]
+        found[IDS] = side_by_side(of_names, np.int64)
     for name in roles.lists:
-        found[name] = _last(*id_columns.lists(piece, name, separator), length)
+        of_name = id_columns.lists(piece, name, roles.shared.get(name, name), separator)
+        found[name] = _last(*of_name, length)
     return found
 
 

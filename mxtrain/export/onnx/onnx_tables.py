@@ -16,7 +16,9 @@ from typing import Any, Iterable, Mapping, Sequence
 import numpy as np
 
 from mxtrain.core.errors import DataError
+from mxtrain.data.arrays.array_fields import Input
 from mxtrain.data.fields import Array, Arrays
+from mxtrain.data.ids import shared_rows
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.onnx import onnx_export, onnx_graph
 from mxtrain.models.nets.recommender_nets import IDS, LENGTHS, NUMBERS, ROWS, OverRows
@@ -42,12 +44,15 @@ class KnownRows:
         return found
 
 
-def facts(net: OverRows, columns: Sequence[str]) -> dict[str, Any]:
-    """Return what who looks rows up has to know; `columns` are those of `ids`."""
+def facts(net: OverRows, inputs: Sequence[Input]) -> dict[str, Any]:
+    """Return what who looks rows up has to know; `inputs` are the arrays of a sample, as the task has them."""
+    columns = next((each.names for each in inputs if each.holds_ids and each.names), ())
+    shared = shared_rows.of_inputs(inputs)
     return {
         "files": f"{net.rows.options.name}.*",
         "width": net.rows.options.width,
         "fields": [*columns, *net.lists],  # of the input `rows`, in this order
+        **({"rows_of": shared} if shared else {}),
         "of_lists": "the mean of their rows",
         "without_row": NO_ROW,
     }

@@ -25,6 +25,7 @@ FLAGS = [
     "--lists",
     "--list-separator",
     "--list-length",
+    "--shared-embedding",
     "--negatives",
     "--log-columns",
     "--column-names",

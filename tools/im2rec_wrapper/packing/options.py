@@ -29,6 +29,7 @@ class Options:
     list_separator: str = "|"
     list_length: int = 100
     column_names: str = ""
+    shared_embedding: str = ""
     train_share: float | None = None
     num_shards: int = 1
     shuffle: bool = True

@@ -135,6 +135,12 @@ def _add_ids(pack: Any) -> None:
         default="",
         help="of ids in a text that has no line of names: those of its columns, or criteo",
     )
+    pack.add_argument(
+        "--shared-embedding",
+        metavar="COLUMNS",
+        default="",
+        help="of ids: columns that have the rows of another, as in user=friend/follower,item=last_item",
+    )
 
 
 def _add_division(pack: Any) -> None:
@@ -212,6 +218,7 @@ def _run(parsed: argparse.Namespace) -> None:
         list_separator=parsed.list_separator,
         list_length=parsed.list_length,
         column_names=parsed.column_names,
+        shared_embedding=parsed.shared_embedding,
         train_share=parsed.split,
         num_shards=parsed.shards,
         shuffle=not parsed.no_shuffle,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError
-from mxtrain.data.arrays import array_fields
 from mxtrain.data.arrays.array_fields import Input
+from mxtrain.data.arrays.array_reader import ArrayReader
 from mxtrain.data.arrays.statistics import Statistics
 from mxtrain.data.fields import BadSample
 from mxtrain.data.interfaces import Record
@@ -37,7 +37,7 @@ def test_a_text_is_cut_to_the_window():
 @pytest.mark.parametrize("label", [2.0, -1.0, 0.5, np.nan, np.array([0.0, 1.0])])
 def test_a_label_that_is_no_class_is_refused(label):
     text = texts.TextReader(FORMAT, 3, 2, False)
-    array = array_fields.ArrayReader(
+    array = ArrayReader(
         (Input("data", (1,), statistics=Statistics(np.zeros(1), np.ones(1))),), (), num_classes=2
     )
     assert array(Record(0, 1.0, {"data": [5.0]}), np.random.default_rng(0), {})["label"] == 1.0
