@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from benchmarks.harness import commands, parsing, processes
 from benchmarks.harness.tables import Bar, markdown, render_bars
-from tools.im2rec_wrapper.sources.boxes import voc
+from mxtrain.data.sources.boxes import voc
 
 SIZE, BATCH, RATE = 256, 16, 0.004
 OURS, THEIRS = "mxtrain", "GluonCV's script"

@@ -1,4 +1,4 @@
-"""An FCN of a dilated ResNet-50 in PyTorch: layer for layer GluonCV's FCN of a ResNet-50, children in the same order."""
+"""An FCN of a dilated ResNet-50 in PyTorch: layer for layer GluonCV's, children in the same order."""
 
 from __future__ import annotations
 

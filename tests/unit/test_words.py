@@ -19,7 +19,7 @@ UNCLEAR = {
 }
 # Of parameters and fields, which may have changes, parts and what is written; of a lambda's, which ends at once, none.
 UNCLEAR_VARIABLES = {*UNCLEAR, "each", "kinds"} - {"changes", "parts", "written"}
-NOUN_OF_ITEMS = ("tools/im2rec_wrapper/sources/item.py", "kind")  # pictures, samples or documents
+NOUN_OF_ITEMS = ("mxtrain/data/sources/item.py", "kind")  # pictures, samples or documents
 ALLOWED_VARIABLES = {  # by the folder
     ("mxtrain/runtime", "given"): "whatever MXNet hands to a function that this one replaces",
 }

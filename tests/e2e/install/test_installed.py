@@ -41,7 +41,7 @@ def test_a_wheel_has_two_packages_and_no_sources_in_c(wheel: Path) -> None:
     assert {name.split("/")[0] for name in names} == {"mxtrain", "im2rec_wrapper", "mxtrain-0.1.0.dist-info"}
     assert {"mxtrain/report/assets/page.html", "mxtrain/report/assets/main.js"} <= set(names)
     assert "mxtrain/launch/manifests/jobset.yaml" in names
-    assert "im2rec_wrapper/sources/formats/tar.py" in names and not [
+    assert "mxtrain/data/sources/formats/tar.py" in names and not [
         name for name in names if name.endswith((".c", ".h"))
     ]
 

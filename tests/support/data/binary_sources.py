@@ -8,7 +8,7 @@ import cv2
 import lmdb
 import numpy as np
 
-from tools.im2rec_wrapper.sources.formats.crc32c import crc32c
+from mxtrain.data.sources.formats.crc32c import crc32c
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), dtype=np.uint8)  # RGB
 PNGS = [cv2.imencode(".png", image[:, :, ::-1])[1].tobytes() for image in PIXELS]

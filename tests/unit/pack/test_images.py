@@ -17,9 +17,9 @@ from mxtrain.data import input_files
 from mxtrain.data.decode import decoding as reader
 from mxtrain.data.decode import pillow_decode, restart
 from mxtrain.data.decode.jpeg import BadPicture
+from mxtrain.data.sources.formats.folder import read_folder
 from tools.im2rec_wrapper.packing import image_info, restart_intervals
 from tools.im2rec_wrapper.packing.images import DEFAULT_QUALITY, PLAIN, PROGRESSIVE, ImageOptions, prepare
-from tools.im2rec_wrapper.sources.formats.folder import read_folder
 
 ASIS = ImageOptions()
 needs_native = pytest.mark.skipif(

@@ -15,12 +15,12 @@ from mxtrain.core.opencv import cv2
 from mxtrain.data.masks import mask_drawing, mask_format
 from mxtrain.data.records.record_file import classes_path, open_records
 from mxtrain.data.records.record_writer import RecordWriter
+from mxtrain.data.sources.masks import outlines
 from tests.support.commands import ROOT
 from tools.im2rec_wrapper.checking.check import check
 from tools.im2rec_wrapper.packing.options import Options
 from tools.im2rec_wrapper.packing.pack import pack
 from tools.im2rec_wrapper.show import show
-from tools.im2rec_wrapper.sources.masks import outlines
 
 WIDTH, HEIGHT = 48, 32
 NAMES = ["background", "cat", "dog"]

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from mxtrain.core.errors import UsageError
 from mxtrain.data.records.record_file import index_path, open_records
 from mxtrain.data.records.record_writer import RecordWriter
+from mxtrain.data.sources.item import BadItem, Item, MadeItems
 from tools.im2rec_wrapper.packing import order, tokens
 from tools.im2rec_wrapper.packing.journal import Journal, PackCheckpoint
 from tools.im2rec_wrapper.packing.options import Options
 from tools.im2rec_wrapper.packing.plan import plan_outputs
 from tools.im2rec_wrapper.packing.preparation import map_in_order
-from tools.im2rec_wrapper.sources.item import BadItem, Item, MadeItems
 
 
 def item(name, label):

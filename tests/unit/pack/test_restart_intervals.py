@@ -10,13 +10,13 @@ from mxtrain import native
 from mxtrain.core.errors import UsageError
 from mxtrain.data.decode import decoding, restart
 from mxtrain.data.records.record_file import open_records
+from mxtrain.data.sources.opening import open_source
 from tests.support.data.encoded_jpegs import encoded, picture
 from tools.im2rec_wrapper.packing import resume
 from tools.im2rec_wrapper.packing.options import Options
 from tools.im2rec_wrapper.packing.pack import pack
 from tools.im2rec_wrapper.packing.plan import plan_outputs
 from tools.im2rec_wrapper.packing.restart_intervals import JPEGTRAN, NATIVE
-from tools.im2rec_wrapper.sources.opening import open_source
 
 needs_native = pytest.mark.skipif(
     native.rewrite_jpeg is None, reason="mxtrain was installed without a C compiler"

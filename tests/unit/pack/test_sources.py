@@ -7,11 +7,11 @@ import json
 import pytest
 
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.sources.item import BadItem
+from mxtrain.data.sources.labels import resolve_labels
+from mxtrain.data.sources.opening import SourceOptions, open_source
+from mxtrain.data.sources.recognise import recognise
 from tests.support.data.source_files import touch, write
-from tools.im2rec_wrapper.sources.item import BadItem
-from tools.im2rec_wrapper.sources.labels import resolve_labels
-from tools.im2rec_wrapper.sources.opening import SourceOptions, open_source
-from tools.im2rec_wrapper.sources.recognise import recognise
 
 
 def named(found):

@@ -16,6 +16,11 @@ from hypothesis import strategies as st
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import RecordWriter
+from mxtrain.data.sources.formats import protobuf
+from mxtrain.data.sources.formats.crc32c import crc32c
+from mxtrain.data.sources.item import BadItem
+from mxtrain.data.sources.opening import SourceOptions, open_source
+from mxtrain.data.sources.recognise import recognise
 from tests.support.data.binary_sources import (
     PIXELS,
     PNGS,
@@ -26,11 +31,6 @@ from tests.support.data.binary_sources import (
     tfrecord,
     write_lmdb,
 )
-from tools.im2rec_wrapper.sources.formats import protobuf
-from tools.im2rec_wrapper.sources.formats.crc32c import crc32c
-from tools.im2rec_wrapper.sources.item import BadItem
-from tools.im2rec_wrapper.sources.opening import SourceOptions, open_source
-from tools.im2rec_wrapper.sources.recognise import recognise
 
 
 def payloads(found):

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from mxtrain.core.errors import DataError
+from mxtrain.data.sources.opening import open_source
 from tests.support.data.source_files import touch, write
-from tools.im2rec_wrapper.sources.opening import open_source
 
 
 def test_links_are_followed_but_not_in_circles(tmp_path):

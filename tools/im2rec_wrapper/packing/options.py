@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.core.errors import UsageError
-
-from ..sources.item import Source
+from mxtrain.data.sources.item import Source
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,7 @@ from typing import Iterable, Sequence
 import numpy as np
 
 from mxtrain.data.records.recordio import Ints
-
-from ..sources.item import Item, MadeItems
+from mxtrain.data.sources.item import Item, MadeItems
 
 
 def shuffled(items: Sequence[Item], seed: int) -> Sequence[Item]:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Iterator, Sequence
 
 from mxtrain.core.errors import UsageError
-
-from ..sources.item import Source
+from mxtrain.data.sources.item import Source
 
 
 def refuse(source: Path, opened: Source, written: Sequence[Path]) -> None:

@@ -24,13 +24,13 @@ from mxtrain.data.records import recordio, source_names
 from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import Replacement, aside
 from mxtrain.data.records.source_names import sources_path
+from mxtrain.data.sources.item import Source
+from mxtrain.data.sources.opening import SourceOptions, open_source
 from mxtrain.data.text import tokenizers
 from mxtrain.data.text.tokenizers import Tokenizer
 from mxtrain.data.text.tokens import OF_DOCUMENTS, OF_TOKENS, tokens_path
 
 from ..progress import with_progress
-from ..sources.item import Source
-from ..sources.opening import SourceOptions, open_source
 from . import images, overlap, restart_intervals, resume, samples, tokens
 from . import options as pack_options
 from .images import ImageOptions

@@ -8,9 +8,9 @@ from typing import Any
 
 from mxtrain.config.checks.bounds import MOST_LIST_LENGTH
 from mxtrain.config.flags.arguments import LARGEST_SEED
+from mxtrain.data.sources.source_types import SOURCE_TYPES
 
 from ..arguments import fraction, whole_number
-from ..sources.source_types import SOURCE_TYPES
 
 
 def add(commands: Any) -> None:

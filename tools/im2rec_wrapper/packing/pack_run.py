@@ -17,8 +17,8 @@ import numpy as np
 
 from mxtrain.core import plain_text
 from mxtrain.data.records.record_writer import RecordWriter
+from mxtrain.data.sources.item import BoxLabel, Item
 
-from ..sources.item import BoxLabel, Item
 from .images import PackedItem
 from .journal import PackCheckpoint
 from .plan import OutputSplit

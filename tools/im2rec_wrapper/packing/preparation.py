@@ -15,8 +15,8 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar, 
 
 from mxtrain.core.system.machine import usable_cores
 from mxtrain.data.decode.jpeg import BadPicture
+from mxtrain.data.sources.item import BadItem, Item, Source
 
-from ..sources.item import BadItem, Item, Source
 from .images import PackedItem
 from .tokens import TaggedItem
 

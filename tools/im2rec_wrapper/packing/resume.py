@@ -13,8 +13,8 @@ from typing import Iterator, Sequence
 import mxtrain
 from mxtrain.core.opencv import cv2
 from mxtrain.data.records.record_writer import RecordWriter, WriterProgress
+from mxtrain.data.sources.item import Item, Source, file_stamp
 
-from ..sources.item import Item, Source, file_stamp
 from . import options as pack_options
 from .journal import Description, Journal, PackCheckpoint
 from .options import Options

@@ -18,10 +18,10 @@ from mxtrain.config.components import component
 from mxtrain.config.components.component import Component, Number, by_name
 from mxtrain.core import formats, regular_files
 from mxtrain.core.errors import UsageError
+from mxtrain.data.sources.item import BadItem, Item, Source
 from mxtrain.data.text import tokenizers, words
 from mxtrain.data.text.tokenizers import Tokenizer
 
-from ..sources.item import BadItem, Item, Source
 from .images import PackedItem
 
 BPE = "bpe"

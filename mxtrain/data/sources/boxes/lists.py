@@ -18,9 +18,8 @@ from mxtrain.core.errors import DataError
 from mxtrain.data.arrays.table_files import csv_rows
 from mxtrain.data.boxes import box_labels
 from mxtrain.data.records.record_file import open_records
-
-from ..item import BadItem, Item, Source
-from .annotated import Annotated, Box, number, source_of
+from mxtrain.data.sources.boxes.annotated import Annotated, Box, number, source_of
+from mxtrain.data.sources.item import BadItem, Item, Source
 
 NAMES = {"picture": ("filename", "path", "image", "file"), "class": ("class", "label", "name")}
 CORNERS = ("xmin", "ymin", "xmax", "ymax")

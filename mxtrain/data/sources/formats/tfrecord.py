@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Dict, Iterator, NamedTuple
 
 from mxtrain.core.errors import DataError
-
-from ..item import BadItem, Item, Source, files_in, read_at
-from ..labels import MAX_NUMBERED_CLASSES, RawLabels, resolve_labels
-from . import protobuf
-from .crc32c import crc32c
+from mxtrain.data.sources.formats import protobuf
+from mxtrain.data.sources.formats.crc32c import crc32c
+from mxtrain.data.sources.item import BadItem, Item, Source, files_in, read_at
+from mxtrain.data.sources.labels import MAX_NUMBERED_CLASSES, RawLabels, resolve_labels
 
 ENCODED, LABEL, TEXT = b"image/encoded", b"image/class/label", b"image/class/text"
 _HEAD = struct.Struct("<QI")

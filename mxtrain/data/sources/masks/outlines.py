@@ -10,9 +10,8 @@ from typing import Any, Sequence
 import numpy as np
 
 from mxtrain.data.fields import Array
-
-from ..boxes.annotated import Size
-from ..item import BadItem
+from mxtrain.data.sources.boxes.annotated import Size
+from mxtrain.data.sources.item import BadItem
 
 
 def inside_polygon(corners: Sequence[float], size: Size) -> Array:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from mxtrain.core.opencv import cv2
-
-from ..item import BadItem
+from mxtrain.data.sources.item import BadItem
 
 
 def as_png(pixels: Any) -> bytes:

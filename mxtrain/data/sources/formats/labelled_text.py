@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, Callable, List, Tuple
 
 from mxtrain.core.errors import DataError
-
-from ..item import BadItem, Item, Source, read_at
-from ..labels import check_class_name, resolve_labels
-from .folder import read_folder
-from .text import lines_of, paragraphs_of, text_of
+from mxtrain.data.sources.formats.folder import read_folder
+from mxtrain.data.sources.formats.text import lines_of, paragraphs_of, text_of
+from mxtrain.data.sources.item import BadItem, Item, Source, read_at
+from mxtrain.data.sources.labels import check_class_name, resolve_labels
 
 JSON_SUFFIXES = (".jsonl", ".ndjson")
 NO_SENTENCE = "-DOCSTART-"  # a line of CoNLL 2003 between documents

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data.boxes import box_labels
-
-from ..item import BadItem, Source
-from ..labels import check_class_name
-from .annotated import Annotated, Box, number, source_of
+from mxtrain.data.sources.boxes.annotated import Annotated, Box, number, source_of
+from mxtrain.data.sources.item import BadItem, Source
+from mxtrain.data.sources.labels import check_class_name
 
 
 class Content(NamedTuple):

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from mxtrain.core.errors import UsageError
 from mxtrain.data.records import recordio
-
-from .formats.tfrecord import is_tfrecord
-from .item import IMAGE_SUFFIXES, is_folder, visible
-from .masks.folders import LAYOUTS
-from .source_types import SOURCE_TYPES
+from mxtrain.data.sources.formats.tfrecord import is_tfrecord
+from mxtrain.data.sources.item import IMAGE_SUFFIXES, is_folder, visible
+from mxtrain.data.sources.masks.folders import LAYOUTS
+from mxtrain.data.sources.source_types import SOURCE_TYPES
 
 _OF_SUFFIX = {suffix: known.name for known in SOURCE_TYPES.values() for suffix in known.suffixes}
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data.arrays import table_files
-
-from ..item import Source
-from . import mask_files
-from .folders import read_file
-from .masked import MaskedPicture, source_of
+from mxtrain.data.sources.item import Source
+from mxtrain.data.sources.masks import mask_files
+from mxtrain.data.sources.masks.folders import read_file
+from mxtrain.data.sources.masks.masked import MaskedPicture, source_of
 
 PICTURE, MASK = "picture", "mask"
 

@@ -17,9 +17,8 @@ from mxtrain.core.errors import DataError
 from mxtrain.data.fields import Array
 from mxtrain.data.masks import mask_format
 from mxtrain.data.masks.mask_format import IGNORED, MOST_CLASSES
-
-from ..boxes.annotated import Size, first_twice, picture_size
-from ..item import BadItem, Item, Source
+from mxtrain.data.sources.boxes.annotated import Size, first_twice, picture_size
+from mxtrain.data.sources.item import BadItem, Item, Source
 
 NO_LABEL = 0.0  # of a record whose mask says all
 

@@ -14,8 +14,7 @@ from typing import Any, List, Sequence, Tuple, Union
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.labels import label_precision
-
-from .item import Label
+from mxtrain.data.sources.item import Label
 
 RawLabels = Tuple[Union[str, float], ...]  # the labels of one item, as its source holds them
 ResolvedLabels = Tuple[List[Label], Union[List[str], None]]

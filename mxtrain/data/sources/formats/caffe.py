@@ -14,11 +14,10 @@ import numpy as np
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
-
-from ..item import BadItem, Item, Source
-from ..labels import RawLabels, resolve_labels
-from . import protobuf
-from .raw_pixels import as_png
+from mxtrain.data.sources.formats import protobuf
+from mxtrain.data.sources.formats.raw_pixels import as_png
+from mxtrain.data.sources.item import BadItem, Item, Source
+from mxtrain.data.sources.labels import RawLabels, resolve_labels
 
 _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
 

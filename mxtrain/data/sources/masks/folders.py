@@ -19,13 +19,12 @@ from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data import input_files
 from mxtrain.data.fields import Array
-
-from ..boxes.annotated import Size
-from ..boxes.voc import listed
-from ..item import IMAGE_SUFFIXES, Source
-from . import mask_files
-from .mask_files import Classes
-from .masked import MaskedPicture, source_of
+from mxtrain.data.sources.boxes.annotated import Size
+from mxtrain.data.sources.boxes.voc import listed
+from mxtrain.data.sources.item import IMAGE_SUFFIXES, Source
+from mxtrain.data.sources.masks import mask_files
+from mxtrain.data.sources.masks.mask_files import Classes
+from mxtrain.data.sources.masks.masked import MaskedPicture, source_of
 
 VOC_NAMES = (
     *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),

@@ -19,9 +19,8 @@ from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data.boxes import box_labels
 from mxtrain.data.decode import orientation
-
-from ..item import BadItem, BoxLabel, Item, Source
-from ..labels import check_class_name
+from mxtrain.data.sources.item import BadItem, BoxLabel, Item, Source
+from mxtrain.data.sources.labels import check_class_name
 
 NO_BOXES = BoxLabel(box_labels.label_of(np.zeros((0, 6)), 1, 1).tolist())
 Size = Tuple[int, int]  # width, height

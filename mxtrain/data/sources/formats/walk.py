@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Iterator, NamedTuple, NoReturn, Sequence
 
 from mxtrain.core.errors import DataError
-
-from ..item import is_folder, visible
+from mxtrain.data.sources.item import is_folder, visible
 
 
 class _Seen(NamedTuple):

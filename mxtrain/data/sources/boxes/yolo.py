@@ -17,11 +17,10 @@ import yaml
 
 from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError
-
-from ..formats.walk import Walk
-from ..item import IMAGE_SUFFIXES, BadItem, Source, visible
-from ..labels import check_class_name
-from .annotated import Annotated, Box, number, source_of
+from mxtrain.data.sources.boxes.annotated import Annotated, Box, number, source_of
+from mxtrain.data.sources.formats.walk import Walk
+from mxtrain.data.sources.item import IMAGE_SUFFIXES, BadItem, Source, visible
+from mxtrain.data.sources.labels import check_class_name
 
 LISTS = ("data.yaml", "dataset.yaml", "classes.txt", "obj.names")
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
 from mxtrain.core.errors import DataError
-
-from ..item import IMAGE_SUFFIXES, Item, Source, files_in, read_at
-from ..labels import RawLabels, resolve_labels
+from mxtrain.data.sources.item import IMAGE_SUFFIXES, Item, Source, files_in, read_at
+from mxtrain.data.sources.labels import RawLabels, resolve_labels
 
 _JSON_KEYS = ("cls", "label", "class", "labels")
 

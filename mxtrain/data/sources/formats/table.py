@@ -18,9 +18,8 @@ from mxtrain.data.arrays.tables import Table
 from mxtrain.data.fields import Array
 from mxtrain.data.ids import id_tables
 from mxtrain.data.ids.growing_columns import FileColumn, MemoryColumn
-
-from ..item import BadItem, Item, Label, MadeItems, Source
-from ..labels import refuse_cut
+from mxtrain.data.sources.item import BadItem, Item, Label, MadeItems, Source
+from mxtrain.data.sources.labels import refuse_cut
 
 
 def read_arrays(path: Path, columns: Selection) -> Source:

@@ -17,9 +17,8 @@ from xml.etree import ElementTree
 from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data.boxes import box_labels
-
-from ..item import IMAGE_SUFFIXES, BadItem, Source
-from .annotated import Annotated, Box, Size, number, source_of
+from mxtrain.data.sources.boxes.annotated import Annotated, Box, Size, number, source_of
+from mxtrain.data.sources.item import IMAGE_SUFFIXES, BadItem, Source
 
 ANNOTATIONS, PICTURES = "Annotations", "JPEGImages"
 _DECLARATIONS = re.compile(rb"<!(DOCTYPE|ENTITY)", re.IGNORECASE)  # of which a bomb is made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, Union
 
-from ..item import BadItem
+from mxtrain.data.sources.item import BadItem
 
 Value = Union[int, memoryview]
 

@@ -16,12 +16,11 @@ import numpy as np
 from mxtrain.core import plain_text, regular_files
 from mxtrain.data.fields import Array
 from mxtrain.data.masks.mask_format import IGNORED
-
-from ..boxes import coco, yolo
-from ..boxes.annotated import Size, number
-from ..item import BadItem, Source
-from . import outlines
-from .masked import MaskedPicture, source_of
+from mxtrain.data.sources.boxes import coco, yolo
+from mxtrain.data.sources.boxes.annotated import Size, number
+from mxtrain.data.sources.item import BadItem, Source
+from mxtrain.data.sources.masks import outlines
+from mxtrain.data.sources.masks.masked import MaskedPicture, source_of
 
 BACKGROUND = "background"
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
-
-from ..item import IMAGE_SUFFIXES, Item, Source, is_folder, visible
-from ..labels import check_class_name
-from .walk import Walk
+from mxtrain.data.sources.formats.walk import Walk
+from mxtrain.data.sources.item import IMAGE_SUFFIXES, Item, Source, is_folder, visible
+from mxtrain.data.sources.labels import check_class_name
 
 
 def read_folder(root: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES, noun: str = "image") -> Source:

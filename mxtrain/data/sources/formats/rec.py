@@ -11,9 +11,8 @@ import numpy as np
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.boxes import box_labels
 from mxtrain.data.records.record_file import RecordFile, classes_path, index_path, open_records
-
-from ..item import BadItem, Item, Source, files_in
-from ..labels import RawLabels, resolve_labels
+from mxtrain.data.sources.item import BadItem, Item, Source, files_in
+from mxtrain.data.sources.labels import RawLabels, resolve_labels
 
 
 def read_rec(source: Path, multi_label: bool) -> Source:

@@ -8,10 +8,9 @@ from typing import NamedTuple
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays.table_selection import NO_SELECTION, OF_IDS, Selection
-
-from .item import Source
-from .recognise import recognise
-from .source_types import SOURCE_TYPES, SourceType
+from mxtrain.data.sources.item import Source
+from mxtrain.data.sources.recognise import recognise
+from mxtrain.data.sources.source_types import SOURCE_TYPES, SourceType
 
 
 class SourceOptions(NamedTuple):

@@ -14,8 +14,7 @@ from typing import Iterator
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
-
-from ..item import BadItem, Item, Source, read_at
+from mxtrain.data.sources.item import BadItem, Item, Source, read_at
 
 
 def read_text(source: Path) -> Source:

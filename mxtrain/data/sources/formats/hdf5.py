@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
-
-from ..item import Item, Source
-from ..labels import resolve_labels
-from .raw_pixels import as_png
+from mxtrain.data.sources.formats.raw_pixels import as_png
+from mxtrain.data.sources.item import Item, Source
+from mxtrain.data.sources.labels import resolve_labels
 
 IMAGES = ("images", "image", "data", "x", "X")
 LABELS = ("labels", "label", "targets", "y", "Y")

@@ -15,10 +15,9 @@ from typing import List, Tuple
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays.table_files import csv_rows
-
-from ..item import IMAGE_SUFFIXES, Item, Source
-from ..labels import RawLabels, resolve_labels
-from .folder import from_files
+from mxtrain.data.sources.formats.folder import from_files
+from mxtrain.data.sources.item import IMAGE_SUFFIXES, Item, Source
+from mxtrain.data.sources.labels import RawLabels, resolve_labels
 
 JOINT = ";"  # between the classes that a cell lists
 Rows = List[Tuple[str, RawLabels]]

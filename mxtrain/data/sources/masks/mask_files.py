@@ -17,9 +17,8 @@ from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data.fields import Array
 from mxtrain.data.masks.mask_format import IGNORED
-
-from ..item import BadItem
-from ..labels import check_class_name
+from mxtrain.data.sources.item import BadItem
+from mxtrain.data.sources.labels import check_class_name
 
 NAMES, COLOURS = "classes.txt", "labelmap.txt"
 Colour = Tuple[int, int, int]
