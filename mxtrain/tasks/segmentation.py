@@ -15,6 +15,7 @@ from mxtrain.config import Run
 from mxtrain.config.components import nets as net_names
 from mxtrain.config.values import sizes
 from mxtrain.core import plain_text
+from mxtrain.core.errors import UsageError
 from mxtrain.data import image_fields, input_files
 from mxtrain.data.augment import normalization
 from mxtrain.data.augment.box_geometry import letterbox_of
@@ -98,16 +99,18 @@ class Segmentation(Task, TaskPrediction):
             answer=None,
             noun="picture",
             takes=pictures_in_words(data.image_size, data.channels),
-            expects="it has to be a net of pixels that GluonCV has",
+            expects="it has to give each class a score, of any height and width",
             loss_shape=(num_heads * len(self.class_names), *size),
         )
 
     def build_net(self) -> Block:
+        from mxtrain.models.nets import zoo
         from mxtrain.models.segmenters import segmenters
 
-        return segmenters.build(
-            self.run.model.model, len(self.class_names), has_auxiliary=self.run.model.aux_weight > 0
-        )
+        name, num_classes = self.run.model.model, len(self.class_names)
+        if name not in self.nets:
+            return zoo.user_net(name, self.objects, num_classes=num_classes)
+        return segmenters.build(name, num_classes, has_auxiliary=self.run.model.aux_weight > 0)
 
     def training_forward(self, teacher: Block | None) -> SegmentationForward:
         return SegmentationForward(
@@ -206,7 +209,7 @@ class SegmentationForward:
         from mxtrain.runtime import mx
 
         data, mask = self.inputs(arrays)[0], arrays["mask"]
-        answer = net(data).astype("float32", copy=False)
+        answer = self._answer(net, data)
         on_host = mask.asnumpy()
         counts = np.where(on_host == IGNORED, 0, 1).astype(np.float32)
         if self.class_weights is not None:
@@ -236,10 +239,21 @@ class SegmentationForward:
         from mxtrain.models.segmenters.upsampling import upsampled_like
         from mxtrain.runtime import mx
 
-        answer = net(data).astype("float32", copy=False)
-        own = answer.slice_axis(axis=1, begin=0, end=self.num_classes)
+        own = self._answer(net, data).slice_axis(axis=1, begin=0, end=self.num_classes)
         logits: NDArray = upsampled_like(mx.nd, own, data)
         return logits
+
+    def _answer(self, net: Net, data: NDArray) -> NDArray:
+        """Return the net's answer; UsageError for a user's net whose answer has another shape."""
+        answer: NDArray = net(data).astype("float32", copy=False)
+        num_scores = answer.shape[1] if answer.ndim == 4 else 0
+        if num_scores not in (self.num_classes, 2 * self.num_classes):
+            raise UsageError(
+                f"--model: the net answers with an array of shape {answer.shape}; it has to give (pictures, "
+                f"{self.num_classes}, height, width), a score of each class, of any height and width, or twice as many "
+                "scores, the second of an auxiliary head"
+            )
+        return answer
 
     def _seen(self, net: Net, data: NDArray) -> NDArray:
         from mxtrain.models.segmenters import views

@@ -66,7 +66,7 @@ def check_description(run: Run, objects: ProgramObjects = NO_OBJECTS) -> None:
     _check_purpose(run)
     _check_objects(run, objects)
     _check_numbers(run)
-    _check_channels(run.data)
+    _check_channels(run.data, tasks.defaults_of(run.model.task))
     _check_step(run)
     _check_model(run)
     loss_checks.check(run)
@@ -128,7 +128,7 @@ def _check_numbers(run: Run) -> None:
         )
 
 
-def _check_channels(data: Data) -> None:
+def _check_channels(data: Data, task: tasks.TaskDefaults) -> None:
     """Refuse what changes colours where there are none, and numbers that are not as many as there are channels."""
     if data.channels == 2:
         raise UsageError("--channels 2: give 3 (colours) or 1 (grey)")
@@ -136,6 +136,8 @@ def _check_channels(data: Data) -> None:
     if data.channels == 3:
         return
     if data.augment == augmentations.AUTO:  # which changes none
+        return
+    if task.has_boxes or task.has_masks or task.has_texts:  # which take no --channels, as they say themselves
         return
     for name, hyperparameters in augmentations.parse(data.augment):
         colours = [key for key in ("saturation", "hue") if hyperparameters.get(key)]

@@ -19,6 +19,7 @@ from tests.support.commands import Command
 from tests.support.runs import assert_same_end, records
 
 FAST = "--task segmentation --model fastscnn_citys --image-size 64 --optimizer adam --lr 0.003"
+OWN = "tests.support.nets.own_segmenter"
 SHORT = "--batch-size 16 --threads 1 --log none"
 
 
@@ -81,6 +82,16 @@ def test_a_net_without_auxiliary_head_is_used_as_it_was_trained(
     assert json.loads(judged.stdout)["val_miou"] == last["val_miou"]
 
 
+def test_a_net_of_ones_own_learns_masks(shapes: Path, tmp_path: Path, command: Command) -> None:
+    flags = [*FAST.split(), *SHORT.split(), "--model", f"{OWN}:quarter", "--epochs", "2", "--val", shapes]
+    done = command("mxtrain.fit", *flags, "--train", shapes, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, *_, last = [each["loss"] for each in records(tmp_path) if each["kind"] == "train"]
+    assert last < first
+    told = command("mxtrain.predict", tmp_path, shapes)
+    assert told.returncode == 0 and "background" in told.stdout, told.stderr
+
+
 def test_pictures_without_masks_are_refused_at_once(shapes: Path, tmp_path: Path, command: Command) -> None:
     path, source = tmp_path / "plain.rec", open_records(shapes)
     with RecordWriter(path) as writer:
@@ -103,6 +114,8 @@ def test_pictures_without_masks_are_refused_at_once(shapes: Path, tmp_path: Path
         ("--aux-weight -1", "--aux-weight -1"),
         ("--augment mosaic", "mosaic"),
         ("--mixup 0.2", "--mixup"),
+        ("--channels 1", "--channels goes with"),
+        (f"--model {OWN}:of_pictures", "it has to give (pictures, 4, height, width)"),
         ("--class-weights 1,2", "2 numbers for 4 classes"),
         ("--num-classes 2", "has 4 classes, but --num-classes is 2"),
     ],
