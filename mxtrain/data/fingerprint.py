@@ -16,6 +16,7 @@ from mxtrain.data.arrays.array_sets import ArrayRecords
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.records.record_file import RecordFile
 from mxtrain.data.records.record_sets import RecordSet
+from mxtrain.data.sources.source_records import SourceRecords
 from mxtrain.data.text.windows import Windows
 from mxtrain.data.user.streams import Stream
 
@@ -36,6 +37,8 @@ def fingerprint_of(dataset: Dataset) -> dict[str, str]:
     """
     if isinstance(dataset, Stream):
         return {"beginning": dataset.beginning}
+    if isinstance(dataset, SourceRecords):
+        return {"labels": _digest(dataset.flat_labels()), "contents": _contents(dataset)}
     if isinstance(dataset, Windows):
         return fingerprint_of(dataset.documents)
     files = dataset if isinstance(dataset, (RecordFile, RecordSet)) else None

@@ -11,6 +11,7 @@ from typing import Any, Callable, Literal, Sequence, Union, overload
 
 from mxtrain.config import Run, program_objects, schema
 from mxtrain.config.components import augmentations, import_path
+from mxtrain.config.components import tasks as known_tasks
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data.arrays import array_sets, columns, program_columns, table_selection, tables
@@ -19,6 +20,7 @@ from mxtrain.data.arrays.array_sets import ArrayRecords
 from mxtrain.data.ids import id_tables
 from mxtrain.data.interfaces import Dataset, Records
 from mxtrain.data.records.record_sets import open_set
+from mxtrain.data.sources.source_records import Labels, open_pictures
 from mxtrain.data.user.streams import NUM_FIRST, Stream, is_stream
 from mxtrain.data.user.user_datasets import UserBatches, UserDataset, is_data_loader
 from mxtrain.tasks import registry as tasks
@@ -74,6 +76,10 @@ def _opened(flag: str, source: str, run: Run, like: Like, objects: ProgramObject
             f"{flag} {source}: is a Python program; give the function in it that returns the data, such as "
             f"{Path(source).stem}:data"
         )
+    defaults = known_tasks.defaults_of(run.model.task)
+    if defaults.samples == known_tasks.PICTURES:
+        are_several = run.model.task in ("multilabel", "regression")
+        return open_pictures(source, Labels(defaults.has_boxes, defaults.has_masks, are_several))
     if suffix not in tables.SUFFIXES:
         return open_set(source)
     task = tasks.class_of(run, objects)

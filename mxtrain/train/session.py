@@ -148,11 +148,14 @@ def job_of(
 
 def plan_lines(job: TrainingJob, inputs: RunInputs) -> list[str]:
     """Return lines that say what is going to happen: the data, the cut of the batch, the learning rate."""
+    from mxtrain.data.sources import packing_gain
+    from mxtrain.data.sources.source_records import SourceRecords
     from mxtrain.optim import schedules
 
     is_chosen = job.run.data.augment == inputs.task.run.data.augment
     return [
         f"{inputs.train.path}: {len(inputs.train)} samples, {job.task.summary()}",
+        *([packing_gain.in_words(inputs.train)] if isinstance(inputs.train, SourceRecords) else []),
         *([inputs.augment_line] if inputs.augment_line and is_chosen else []),
         str(job.plan.batch),
         schedules.summary(job.run.optim, job.plan.length, job.task.objects),

@@ -407,7 +407,7 @@ MUTANTS = (
         "pack-split",
         "docs/packing.md",
         "a split has every class of two or more on both sides",
-        "tools/im2rec_wrapper/packing/order.py",
+        "mxtrain/data/sources/order.py",
         "max(len(members) - 1, 1))",
         "max(len(members), 1))",
         ("tests/unit/pack/test_pack.py",),

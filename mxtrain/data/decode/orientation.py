@@ -65,13 +65,13 @@ def stored(box: Box, height: int, width: int, orientation: int) -> Box:
 
 
 def png_chunks(payload: Payload) -> Iterator[tuple[bytes, int, int]]:
-    """Yield type, start and end of the data of each chunk of a PNG; an end may lie behind the end of the file."""
+    """Yield type, start and end of the data of each chunk of a PNG up to its last; an end may lie behind the file's."""
     at = len(PNG_START) if bytes(payload[: len(PNG_START)]) == PNG_START else len(payload)
     while at + _PNG_CHUNK.size <= len(payload):
         length, chunk_type = _PNG_CHUNK.unpack_from(payload, at)
         start = at + _PNG_CHUNK.size
         yield chunk_type, start, start + length
-        at = start + length + 4
+        at = start + length + 4 if chunk_type != b"IEND" else len(payload)
 
 
 def _in_jpeg(payload: Payload) -> int:

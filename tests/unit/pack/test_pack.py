@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from mxtrain.core.errors import UsageError
 from mxtrain.data.records.record_file import index_path, open_records
 from mxtrain.data.records.record_writer import RecordWriter
+from mxtrain.data.sources import order
 from mxtrain.data.sources.item import BadItem, Item, MadeItems
-from tools.im2rec_wrapper.packing import order, tokens
+from tools.im2rec_wrapper.packing import tokens
 from tools.im2rec_wrapper.packing.journal import Journal, PackCheckpoint
 from tools.im2rec_wrapper.packing.options import Options
 from tools.im2rec_wrapper.packing.plan import plan_outputs

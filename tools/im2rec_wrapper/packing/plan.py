@@ -10,11 +10,11 @@ from mxtrain.data.arrays.array_fields import sidecar_path
 from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import aside
 from mxtrain.data.records.source_names import sources_path
+from mxtrain.data.sources import order
 from mxtrain.data.sources.item import Item
 from mxtrain.data.text.tokenizers import FILE_NAME
 from mxtrain.data.text.tokens import tokens_path
 
-from . import order
 from .options import Options
 
 

@@ -1,0 +1,177 @@
+"""A source as a data set: its items are read where they lie, as `pack` would have packed them.
+
+Records are in the order that `pack` gives them, with its labels and class names, so a folder and what is packed of it
+are the same samples. Owns opening and reading; what an item is belongs to each source, what is done to pictures by
+`pack` for the sake of other readers (restart markers, another format) is not done here.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
+
+from mxtrain.core.errors import DataError
+from mxtrain.data.decode import pillow_decode
+from mxtrain.data.decode.jpeg import BadPicture
+from mxtrain.data.interfaces import Record, Records
+from mxtrain.data.records.record_sets import open_set
+from mxtrain.data.records.recordio import Floats, Ints
+from mxtrain.data.sources import order
+from mxtrain.data.sources.item import BadItem, Source
+from mxtrain.data.sources.opening import SourceOptions, open_source
+from mxtrain.data.sources.recognise import recognise
+from mxtrain.data.sources.source_types import SOURCE_TYPES
+
+SEED = 0  # of the order, as `pack` has it where none is asked for
+# What a task's labels make of a type that could be several.
+OF_BOXES = {"csv": "boxes", "lst": "lst_boxes", "rec": "rec_boxes"}
+OF_MASKS = {"voc": "masks", "coco": "coco_masks", "yolo": "yolo_masks", "csv": "mask_list"}
+
+
+class SourceRecords:
+    """The `Records` of a source."""
+
+    def __init__(self, path: Path, source: Source, source_type: str, options: SourceOptions):
+        self.path, self.source_type = path, source_type
+        self.class_names = list(source.class_names) if source.class_names else None
+        self.files: list[Path] = []
+        self.descriptors: tuple[int, ...] = ()
+        self.has_checksums = False
+        self._source, self._options = source, options
+        self._items = order.shuffled(source.items, SEED)
+        self.keys: Ints = np.arange(len(self._items))
+        self._labels: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __reduce__(self) -> tuple[Callable[..., SourceRecords], tuple[Any, ...]]:
+        """Return how a worker process opens the same; it may find other files by then, and says so."""
+        return _reopen, (self.path, self.source_type, self._options, self._names())
+
+    def where(self, position: int) -> str:
+        """Return the name of an item for a message."""
+        return f"{self.path}: {self._source.display_name(self._items[position])}"
+
+    def read(self, position: int, verify: bool = True) -> Record:
+        """Return an item as it is packed; DataError where it cannot be read."""
+        item = self._items[position]
+        try:
+            payload: Any = self._source.read(item)
+            if not self._source.holds_masks and pillow_decode.is_one(payload):
+                payload = pillow_decode.decode(payload)
+        except (BadItem, BadPicture) as bad:
+            raise DataError(f"{self.where(position)}: {' '.join(str(bad).split())}") from None
+        except OSError as error:
+            raise DataError(f"{self.where(position)}: it cannot be read ({error.strerror})") from None
+        return Record(position, self._label(position), payload)
+
+    def will_need(self, positions: Ints) -> None:
+        """Ask the kernel to read these items ahead, where each is a file of its own."""
+        path_of = self._source.path_of
+        for position in positions.tolist() if path_of else ():
+            assert path_of is not None
+            try:
+                descriptor = os.open(path_of(self._items[position]), os.O_RDONLY | os.O_NONBLOCK)
+            except OSError:
+                continue  # `read` says why
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+            os.close(descriptor)
+
+    def checksum(self, position: int) -> int:
+        """Return the checksum of an item's bytes."""
+        payload = self.read(position).payload
+        return zlib.crc32(payload.tobytes() if isinstance(payload, np.ndarray) else payload)
+
+    def labels(self) -> Floats:
+        """Return all labels, (n,), or (n, k) with k an item; DataError where items have unlike numbers of them."""
+        rows = self.label_rows()
+        odd = next((place for place, row in enumerate(rows) if row.shape != rows[0].shape), None)
+        if odd is not None:
+            raise DataError(f"{self.where(odd)}: has {len(rows[odd])} labels, {self.where(0)} {len(rows[0])}")
+        every = np.stack(rows)
+        return every if isinstance(self._label(0), tuple) or every.shape[1] > 1 else every[:, 0]
+
+    def flat_labels(self) -> Floats:
+        """Return the labels of all items one after the other, however many each has."""
+        return np.concatenate(self.label_rows())
+
+    def label_rows(self) -> list[Floats]:
+        """Return the labels of each item, however many it has."""
+        if self._labels is None:
+            self._labels = [np.atleast_1d(np.asarray(item.label, np.float32)) for item in iter(self._items)]
+        return self._labels
+
+    def _label(self, position: int) -> Any:
+        label = self._items[position].label
+        return np.asarray(label, np.float32) if isinstance(label, tuple) else float(label)
+
+    def _names(self) -> int:
+        return zlib.crc32(
+            "\0".join(item.name for item in iter(self._items)).encode("utf-8", "surrogateescape")
+        )
+
+
+class Labels(NamedTuple):
+    """The labels that a task needs: one a picture, or these."""
+
+    are_boxes: bool = False
+    are_masks: bool = False
+    are_several: bool = False
+
+
+ONE_LABEL = Labels()
+
+
+def open_records(path: Path, labels: Labels = ONE_LABEL) -> SourceRecords:
+    """Open a source of pictures by its path, of the type that a task's labels need.
+
+    DataError or UsageError where it is none, or holds text or arrays, which `pack` has to read whole first.
+    """
+    found = recognise(path)
+    source_type = (OF_MASKS if labels.are_masks else OF_BOXES if labels.are_boxes else {}).get(found, found)
+    takes_several = labels.are_several and "multi_label" in SOURCE_TYPES[source_type].options
+    return _opened(path, source_type, SourceOptions(multi_label=takes_several))
+
+
+def _opened(path: Path, source_type: str, options: SourceOptions) -> SourceRecords:
+    source = open_source(path, source_type, options)
+    if source.holds_text or source.layout is not None:
+        raise DataError(
+            f"{path}: holds {'text' if source.holds_text else 'arrays'}, which is packed first: python -m "
+            "tools.im2rec_wrapper pack"
+        )
+    if not len(source.items):
+        raise DataError(f"{path}: holds no pictures; there is nothing to learn from")
+    return SourceRecords(path, source, source_type, options)
+
+
+def _reopen(path: Path, source_type: str, options: SourceOptions, names: int) -> SourceRecords:
+    records = _opened(path, source_type, options)
+    if records._names() != names:
+        raise DataError(
+            f"{path}: holds other files than a moment ago; leave it alone while it is learnt from"
+        )
+    return records
+
+
+def open_pictures(text: str, labels: Labels = ONE_LABEL) -> Records:
+    """Open pictures by what a flag names: .rec files, or what `pack` makes such of, where it lies.
+
+    Args:
+        text: one .rec or several, a pattern, or the path of a source.
+        labels: those that are needed.
+
+    Returns:
+        The records; DataError or UsageError where nothing can be made of the text.
+    """
+    path = Path(text)
+    if not path.exists() or path.suffix.lower() == ".rec":
+        return open_set(text)
+    if path.is_dir() and recognise(path) == "rec":
+        return open_set(",".join(sorted(str(each) for each in path.glob("*.rec"))))
+    return open_records(path, labels)
