@@ -169,7 +169,11 @@ class DeepFm(WideAndDeep):
 
 
 class Dlrm(Head):
-    """Layers over products of all pairs of vectors, one of which layers have made of the numbers; weights are added."""
+    """Layers over products of all pairs of vectors, one of which layers have made of the numbers.
+
+    The rows' weights are added, and a sum of what the layers take: products of small vectors move no ReLU, so some
+    seeds would never learn what only a product tells.
+    """
 
     def __init__(self, sizes: Sizes, bottom: tuple[int, ...], hidden: tuple[int, ...], dropout: float):
         super().__init__(sizes, prefix="dlrm_")
@@ -178,6 +182,7 @@ class Dlrm(Head):
             if sizes.num_numbers:
                 self.bottom = _layers(bottom, dropout, sizes.width, prefix="bottom_")
             self.top = _layers(hidden, dropout, sizes.outputs)
+            self.direct = nn.Dense(sizes.outputs, use_bias=False, prefix="direct_")
 
     def hybrid_forward(self, F: Any, rows: Any, numbers: Any = None) -> Any:
         weights, _ = self.summed(F, rows)
@@ -189,7 +194,10 @@ class Dlrm(Head):
         products = F.batch_dot(vectors, vectors, transpose_b=True)
         for row in range(1, self._count):  # each pair once
             found.append(F.flatten(F.slice(products, begin=(None, row, 0), end=(None, row + 1, row))))
-        return weights + self.top(F.concat(*found, dim=1)) if found else weights
+        if not found:
+            return weights
+        taken = F.concat(*found, dim=1)
+        return weights + self.direct(taken) + self.top(taken)
 
 
 def _layers(hidden: tuple[int, ...], dropout: float, outputs: int, prefix: str = "") -> Block:

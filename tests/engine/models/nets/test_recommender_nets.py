@@ -79,7 +79,10 @@ def dlrm(net: Block, rows: Any, numbers: Any, outputs: int) -> Any:
     for row in range(1, len(vectors)):
         parts += [(vectors[row] * vectors[other]).sum(axis=1, keepdims=True) for other in range(row)]
     weights = rows[:, :, :outputs].sum(axis=1)
-    return weights + layers(net.head.top, np.hstack(parts)) if parts else weights
+    if not parts:
+        return weights
+    taken = np.hstack(parts)
+    return weights + layers(net.head.top, taken) + layers(net.head.direct, taken)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
