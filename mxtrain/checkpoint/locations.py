@@ -20,6 +20,7 @@ from pathlib import Path
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
 from mxtrain.config.components import import_path
+from mxtrain.config.values import addresses
 from mxtrain.core.errors import UsageError
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,9 @@ def absolute(run: Run) -> Run:
     )
     return dataclasses.replace(
         run,
-        data=dataclasses.replace(data, train=train, val=val, cache_dir=cache_dir),
+        data=dataclasses.replace(
+            data, train=train, val=val, cache_dir=cache_dir, storage_cache=_absolute(data.storage_cache)
+        ),
         model=dataclasses.replace(
             model,
             pretrained=_absolute(model.pretrained),
@@ -56,11 +59,11 @@ def absolute_sources(files: str | None) -> str | None:
     """
     if not files or import_path.is_import_path(files) or MEAN_SOMETHING & set(os.getcwd()):
         return files
-    return ",".join(os.path.abspath(part.strip()) for part in files.split(","))
+    return ",".join(_absolute(part.strip()) for part in files.split(","))
 
 
 def _absolute(path: str) -> str:
-    return os.path.abspath(path) if path else path
+    return os.path.abspath(path) if path and not addresses.is_address(path) else path
 
 
 def modules(run: Run) -> dict[str, str]:

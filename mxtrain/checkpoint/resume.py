@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 FREE = {
     *(field.name for section in (config.Layout, config.Output) for field in dataclasses.fields(section)),
     *("train", "val", "val_resize", "loader", "loader_workers", "prefetch_mb", "verify", "skip_bad"),
+    *("storage_cache", "storage_cache_mb", "storage_patience"),
     *("cache_dir", "normalize", "epochs", "max_steps", "max_bad_steps", "early_stop"),
     *(
         "micro_batch",

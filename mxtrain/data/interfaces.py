@@ -9,7 +9,7 @@ Owns the types alone. Implementations: a .rec file (`data/records/record_file.py
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, Protocol
 
 from mxtrain.data.records.recordio import Floats, Ints, Label
@@ -26,9 +26,14 @@ class Record(NamedTuple):
 class Dataset(Protocol):
     """A data set as checks, checkpoints and messages know it. A user's DataLoader offers no more than this."""
 
-    path: Path  # the name that messages give it
     class_names: list[str] | None
-    files: list[Path]  # the .rec files that hold exactly these samples; empty for any other data set
+    # The .rec files that hold exactly these samples, of those in a store the local paths beside which what belongs to
+    # them lies (`data/storage/snapshot.py`); empty for any other data set.
+    files: list[Path]
+
+    @property
+    def path(self) -> PurePath:
+        """The name that messages give it."""
 
     def __len__(self) -> int:
         """Return the number of samples in an epoch."""

@@ -21,6 +21,7 @@ from mxtrain.data.ids import id_tables
 from mxtrain.data.interfaces import Dataset, Records
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.sources.source_records import Labels, open_pictures
+from mxtrain.data.storage import options
 from mxtrain.data.user.streams import NUM_FIRST, Stream, is_stream
 from mxtrain.data.user.user_datasets import UserBatches, UserDataset, is_data_loader
 from mxtrain.tasks import registry as tasks
@@ -79,9 +80,10 @@ def _opened(flag: str, source: str, run: Run, like: Like, objects: ProgramObject
     defaults = known_tasks.defaults_of(run.model.task)
     if defaults.samples == known_tasks.PICTURES:
         are_several = run.model.task in ("multilabel", "regression")
-        return open_pictures(source, Labels(defaults.has_boxes, defaults.has_masks, are_several))
+        labels = Labels(defaults.has_boxes, defaults.has_masks, are_several)
+        return open_pictures(source, labels, options.of_flags(run.data))
     if suffix not in tables.SUFFIXES:
-        return open_set(source)
+        return open_set(source, options.of_flags(run.data))
     task = tasks.class_of(run, objects)
     if "target" not in task.flags:
         advice = "give --task arrays, or" if flag == "--train" else f"for --task {run.model.task}"

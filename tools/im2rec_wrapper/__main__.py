@@ -1,4 +1,4 @@
-"""The command line of im2rec_wrapper, and its commands index, check and show; `pack_command.py` has pack.
+"""The command line of im2rec_wrapper, and its commands index, upload, check and show; `pack_command.py` has pack.
 
 Imports no more than parsing needs until the command line is parsed.
 """
@@ -48,6 +48,19 @@ def _index(parsed: argparse.Namespace) -> None:
 
     for rec in parsed.rec:
         print(f"wrote {index_path(rec)}: {rebuild_index(rec)} records")
+
+
+def _upload(parsed: argparse.Namespace) -> None:
+    from mxtrain.config.values import addresses
+    from mxtrain.data.records.record_upload import upload
+
+    if not addresses.is_address(parsed.folder):
+        raise UsageError(
+            f"{parsed.folder}: is no address of a store, such as s3://bucket/photos; cp copies files here"
+        )
+    folder = addresses.parse("", parsed.folder)
+    for rec in parsed.rec:
+        print(f"wrote {upload(rec, folder)}", flush=True)
 
 
 def _check(parsed: argparse.Namespace) -> None:
@@ -104,7 +117,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog=command_name.packer(),
-        description="Pack images or text into RecordIO files, and check, show and index these.",
+        description="Pack images or text into RecordIO files, and check, show, index and upload these.",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
 
@@ -114,6 +127,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     index.add_argument("rec", metavar="FILE.rec", type=Path, nargs="+")
     index.set_defaults(run=_index)
+    upload = commands.add_parser(
+        "upload",
+        help="copy .rec files into an object store",
+        description="Copy each .rec into a folder of an object store, with what belongs to it and a .heads, which "
+        "holds the labels of all records; a .rec that is there is whole.",
+    )
+    upload.add_argument("rec", metavar="FILE.rec", type=Path, nargs="+")
+    upload.add_argument("folder", metavar="ADDRESS", help="of the folder, as in s3://bucket/photos")
+    upload.set_defaults(run=_upload)
     _add_check(commands)
     _add_show(commands)
     return parser

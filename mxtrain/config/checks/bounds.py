@@ -35,6 +35,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "mixup": (0, FAR),
     "cutmix": (0, FAR),
     "prefetch_mb": (1, 1 << 20),
+    "storage_cache_mb": (64, 1 << 30),
+    "storage_patience": (1, WEEK_SECONDS),
     "list_length": (1, MOST_LIST_LENGTH),
     "skip_bad": (0, MOST_STEPS),
     "num_classes": (0, MOST_CLASSES),

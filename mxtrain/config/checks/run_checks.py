@@ -14,6 +14,7 @@ from pathlib import Path
 from mxtrain.config import Data, Output, Run, batch_plan, program_objects, schema
 from mxtrain.config.checks import (
     bounds,
+    data_checks,
     head_checks,
     hold_checks,
     loss_checks,
@@ -249,6 +250,7 @@ def _check_names(run: Run) -> None:
 
 def _check_loading(run: Run) -> None:
     data = run.data
+    data_checks.check(data)
     for flag, source in (("--train", data.train), ("--val", data.val)):
         if source and import_path.is_import_path(source):
             import_path.check_name(flag, source, ())

@@ -19,8 +19,13 @@ from mxtrain.core.errors import UsageError, in_user_code, nearest
 
 
 def is_import_path(text: str) -> bool:
-    """Return True for `module:callable`, unless a file has that name, and for what stands for an object."""
-    return program_objects.is_object(text) or (":" in text and not os.path.exists(text))  # also of any length
+    """Return True for `module:callable`, unless a file has that name, and for what stands for an object.
+
+    The address of a file in a store is none.
+    """
+    if program_objects.is_object(text):
+        return True
+    return ":" in text and "://" not in text and not os.path.exists(text)  # also of any length
 
 
 def check_name(flag: str, name: str, known: Iterable[str]) -> None:

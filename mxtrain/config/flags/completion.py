@@ -71,7 +71,18 @@ WORDS: dict[str, Sequence[str]] = {
     "verify": choices.VERIFY,
 }
 PATHS = {
-    *("train", "val", "cache_dir", "pretrained", "teacher", "out", "resume", "plot_schedule", "config"),
+    *(
+        "train",
+        "val",
+        "cache_dir",
+        "storage_cache",
+        "pretrained",
+        "teacher",
+        "out",
+        "resume",
+        "plot_schedule",
+        "config",
+    ),
     *("checkpoint", "hosts", "folder", "python"),
 }
 

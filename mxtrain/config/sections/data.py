@@ -69,6 +69,12 @@ class Data:
         "once",
         "samples of an epoch: once (each sample once) | balanced (as many samples, each class as often)",
     )
+    order: str = flag(
+        "permutation",
+        "of the samples of an epoch: permutation (of all) | windows (of chunks of 8 MB of the files as they lie, in "
+        "random order; samples are permuted in windows of 64 MB, or windows:MB), which asks an object store for each "
+        "chunk once an epoch",
+    )
     image_size: Union[int, str] = flag(  # noqa: UP007  # Python 3.8 evaluates it
         0,
         "height and width of the pictures that the net sees, or HEIGHTxWIDTH, as in 224x320; left out: 224, or what a "
@@ -104,6 +110,11 @@ class Data:
     )
     cache: str = flag("none", "keep decoded pictures, before augmentation: none | ram | disk")
     cache_dir: str = flag("", "the folder of --cache disk; left out: cache in the run folder")
+    storage_cache: str = flag(
+        "", "the folder for what is read from object stores; left out: mxtrain/storage in the user's cache"
+    )
+    storage_cache_mb: int = flag(20480, "megabytes of it; what was not used for longest goes")
+    storage_patience: int = flag(300, "seconds for which an object store may be away before the run ends")
     num_classes: int = flag(0, "outputs of the net; 0: as many as the data set has classes")
     window: int = flag(256, "tokens of a sample of text")
 

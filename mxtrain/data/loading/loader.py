@@ -131,6 +131,8 @@ class Loader:
         self.skipped: dict[int, str] = {}  # why each bad record was replaced, by its position
         self._assembly = assembly
         self._requests = iter(requests)
+        self._announced: collections.deque[Request] = collections.deque()
+        self._num_announced = 0  # samples in it
         self._options = options
         self._first_epoch: int | None = None
         self._in_flight: collections.deque[_InFlight] = collections.deque()
@@ -212,10 +214,23 @@ class Loader:
 
     def _prefetch(self) -> None:
         while not self._closed and self._has_room():
+            self._announce()
+            if not self._announced:
+                return
+            request = self._announced.popleft()
+            self._num_announced -= len(request.samples)
+            self._start(request)
+
+    def _announce(self) -> None:
+        """Let the records know which samples come next: of local files those of one batch, of others of many."""
+        lookahead: int = getattr(self._assembly.records, "lookahead", 0)
+        while not self._announced or self._num_announced < lookahead:
             request = next(self._requests, None)
             if request is None:
                 return
-            self._start(request)
+            self._assembly.records.will_need(request.samples)
+            self._announced.append(request)
+            self._num_announced += len(request.samples)
 
     def _has_room(self) -> bool:
         """Return whether to start one more batch: always a first one, then while one as large as the last fits."""
@@ -227,7 +242,6 @@ class Loader:
         )
 
     def _start(self, request: Request) -> None:
-        self._assembly.records.will_need(request.samples)
         if self._first_epoch is None:
             self._first_epoch = request.epoch
         verify = self._options.verify == "always" or (

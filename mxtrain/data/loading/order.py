@@ -23,6 +23,19 @@ def epoch_order(num_samples: int, seed: int, epoch: int) -> Ints:
     return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(num_samples)
 
 
+def windowed_order(chunks: Ints, chunks_per_window: int, seed: int, epoch: int) -> Ints:
+    """The samples of chunks in random order, permuted within windows of some successive ones.
+
+    `chunks` is the number of each sample's chunk. Whoever reads the samples needs a few chunks at a time, each once.
+    """
+    num_chunks = int(chunks.max(initial=-1)) + 1
+    place = np.empty(num_chunks, np.int64)
+    place[epoch_order(num_chunks, seed, epoch)] = np.arange(num_chunks)
+    ties = epoch_order(len(chunks), seed, epoch)
+    order: Ints = np.lexsort((ties, place[chunks] // chunks_per_window))
+    return order
+
+
 def balanced_order(classes: Array, seed: int, epoch: int) -> Ints:
     """As many samples as there are, every class as often as any other, to within one.
 

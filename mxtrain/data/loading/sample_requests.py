@@ -7,12 +7,14 @@ Puts together the order of an epoch (`order.py`, `--sampling`, `--overfit`) and 
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Callable, Iterator
 
 import numpy as np
 
 from mxtrain.config import Run
+from mxtrain.config.values import orders
+from mxtrain.core.errors import UsageError
 from mxtrain.data.interfaces import Dataset, Record, Records
 from mxtrain.data.loading import order
 from mxtrain.data.loading.loader import Request
@@ -20,6 +22,8 @@ from mxtrain.data.loading.order import Ints
 from mxtrain.data.loading.run_plan import RunPlan
 from mxtrain.data.records.recordio import Floats
 from mxtrain.data.user.streams import Stream
+
+CHUNK_MB = 8  # of --order windows: that much of a file
 
 
 def epoch_sampler(run: Run, dataset: Dataset) -> Callable[[int], Ints]:
@@ -32,9 +36,13 @@ def epoch_sampler(run: Run, dataset: Dataset) -> Callable[[int], Ints]:
         return lambda epoch: np.arange(len(dataset)) + epoch * len(dataset)
     labels = dataset.labels().ravel() if run.data.sampling == "balanced" else None
 
+    window = orders.window_mb(run.data.order)
+    chunks = _chunks(run, dataset) if window else None
     later = len(dataset) if getattr(dataset, "has_epochs", False) else 0
 
     def of_epoch(epoch: int) -> Ints:
+        if chunks is not None:
+            return order.windowed_order(chunks, max(1, window // CHUNK_MB), optim.seed, epoch)
         if labels is None:
             return order.epoch_order(len(dataset), optim.seed, epoch) + epoch * later
         return order.balanced_order(labels, optim.seed, epoch) + epoch * later
@@ -43,6 +51,16 @@ def epoch_sampler(run: Run, dataset: Dataset) -> Callable[[int], Ints]:
         return of_epoch
     few = of_epoch(0)[: optim.overfit * optim.batch_size]
     return lambda epoch: np.resize(few, len(dataset))
+
+
+def _chunks(run: Run, dataset: Dataset) -> Ints:
+    """Return the number of the chunk of each sample; UsageError where the samples do not lie in files in an order."""
+    chunks: Callable[[int], Ints] | None = getattr(dataset, "chunks", None)
+    if chunks is None:
+        raise UsageError(
+            f"--order {run.data.order}: {dataset.path} has no samples in chunks of .rec files; give --order permutation"
+        )
+    return chunks(CHUNK_MB << 20)
 
 
 def training_requests(
@@ -79,7 +97,7 @@ class OverfitRecords:
 
     def __init__(self, run: Run, records: Records):
         self._records, self.samples = records, np.unique(epoch_sampler(run, records)(0))
-        self.path: Path = records.path
+        self.path: PurePath = records.path
         self.class_names: list[str] | None = records.class_names
         self.files: list[Path] = []
         self.keys: Ints = records.keys[self.samples]

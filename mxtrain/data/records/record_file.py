@@ -1,43 +1,40 @@
 """Reading a .rec file: opened, checked against its .idx, and read by position from any thread.
 
-Beside `train.rec` lie `train.idx` (key and offset of each record; rebuilt in memory when it is missing),
-`train.classes.tsv` (the class names; None when it is missing) and `train.sources.tsv` (for messages). Does not own the
-format (`recordio.py`), the open file (`recordio_file.py`), nor writing (`record_writer.py`).
+Beside `train.rec`, which may lie in a store, are `train.idx` (key and offset of each record; rebuilt in memory when it
+is missing), `train.classes.tsv` (the class names; None when it is missing) and `train.sources.tsv` (for messages). Does
+not own the format (`recordio.py`), the open file (`recordio_file.py`), its index (`record_index.py`), nor writing
+(`record_writer.py`).
 """
 
 from __future__ import annotations
 
+import logging
 import zlib
-from pathlib import Path
-from typing import Any, Callable, NamedTuple, NoReturn
+from pathlib import Path, PurePath
+from typing import Any, Callable, NoReturn
 
 import numpy as np
 
-from mxtrain.core import command_name, regular_files
+from mxtrain.config.values import addresses
+from mxtrain.core import command_name, durable, regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data.interfaces import Record
-from mxtrain.data.records import recordio
+from mxtrain.data.records import heads, recordio
+from mxtrain.data.records.heads import Heads
+from mxtrain.data.records.record_index import DAMAGED, Index, read_index, scan
 from mxtrain.data.records.recordio import BadRecord, Floats, Ints, Label
 from mxtrain.data.records.recordio_file import RecordIOFile
 from mxtrain.data.records.source_names import SourceNames, read_names
+from mxtrain.data.storage import snapshot
+from mxtrain.data.storage.options import DEFAULTS, LOOKAHEAD_BYTES, StorageOptions
+from mxtrain.data.storage.remote_bytes import RemoteBytes, chunk_starts
 
-# The most records at which an .idx is checked against its .rec. Each costs a disk read while the file is cold, and
-# `read` checks its own record anyway: an even sample that includes the last record notices another file's .idx.
-MAX_CHECKED_RECORDS = 1 << 16
+logger = logging.getLogger(__name__)
+
 _ONE_NUMBER = -1  # as the number of labels of a record that has no row of them
-_DAMAGED = "the file is damaged: copy it again, or pack it again"
 
 
 SIDECARS = (".idx", ".classes.tsv", ".arrays.json", ".tokens.json", ".sources.tsv")
-
-
-class Index(NamedTuple):
-    """The key and offset of each record, in the order of the .idx."""
-
-    keys: Ints
-    offsets: Ints
-    # One checksum that was seen means that all records must have theirs: damage may wipe out a tag.
-    has_checksums: bool
 
 
 def index_path(path: Path) -> Path:
@@ -55,11 +52,26 @@ def with_sidecars(path: Path) -> list[Path]:
     return [path, *map(path.with_suffix, SIDECARS)]
 
 
-def open_records(path: str | Path) -> RecordFile:
-    """Open a .rec file; DataError when it is missing, something else, or at odds with its .idx."""
-    file = RecordIOFile(Path(path))
-    index = _read_index(file) if index_path(file.path).exists() else scan(file)
-    return RecordFile(file, index, _read_class_names(classes_path(file.path)))
+def open_records(path: str | PurePath, storage: StorageOptions = DEFAULTS) -> RecordFile:
+    """Open a .rec file, a local one or one in a store; DataError when it is missing, or at odds with its .idx."""
+    if addresses.is_address(path):
+        return _open_remote(addresses.parse("", str(path)), storage)
+    beside = Path(path)
+    file = RecordIOFile(beside)
+    index = read_index(file, index_path(beside)) if index_path(beside).exists() else scan(file)
+    return RecordFile(file, index, _read_class_names(classes_path(beside)))
+
+
+def _open_remote(address: addresses.Address, storage: StorageOptions) -> RecordFile:
+    suffixes = [*(suffix for suffix in SIDECARS if suffix != ".sources.tsv"), heads.SUFFIX]
+    version, beside = snapshot.of_rec(address, suffixes, storage)
+    file = RecordIOFile(beside, RemoteBytes(address, version, storage))
+    if not index_path(beside).exists():
+        raise DataError(
+            f"{address}: has no .idx beside it, without which all of it would have to be read; make one with "
+            f"`{command_name.packer()} index FILE`, and upload both"
+        )
+    return RecordFile(file, read_index(file, index_path(beside)), _read_class_names(classes_path(beside)))
 
 
 class RecordFile:
@@ -69,7 +81,7 @@ class RecordFile:
 
     def __init__(self, file: RecordIOFile, index: Index, class_names: list[str] | None):
         self.path = file.path
-        self.files = [file.path]
+        self.files = [file.beside]
         self.keys = index.keys
         self.class_names = class_names
         self.has_checksums = index.has_checksums
@@ -77,7 +89,10 @@ class RecordFile:
         self._index = index
         self._offsets = index.offsets
         self._names: SourceNames | None = None  # read when a message wants one
-        starts = np.append(np.sort(index.offsets), file.num_bytes)
+        self._heads: Heads | None = None  # of a file in a store
+        ordered = np.sort(index.offsets)
+        file.cut(ordered)
+        starts = np.append(ordered, file.num_bytes)
         self._ends = starts[np.searchsorted(starts, index.offsets, side="right")]
         self._labels: Floats | None = None  # of all records, one after the other
         self._num_labels: Ints = np.zeros(0, np.int64)  # of each record
@@ -87,7 +102,7 @@ class RecordFile:
 
     def __reduce__(self) -> tuple[Callable[..., RecordFile], tuple[Any, ...]]:
         """Pickle the path and the index: another process opens the file itself, without checking its .idx again."""
-        return _reopen, (self.path.absolute(), self._index, self.class_names)
+        return RecordFile, (self._file, self._index, self.class_names)
 
     def where(self, position: int) -> str:
         """Return the name of a record for a message: file, position, key, and its source as far as that is known."""
@@ -97,7 +112,7 @@ class RecordFile:
         """Return the names of what the records were packed from, as far as they are known."""
         if self._names is None:
             try:
-                self._names = read_names(self.path, index_path(self.path), self.keys, self._offsets)
+                self._names = read_names(self.files[0], index_path(self.files[0]), self.keys, self._offsets)
             except BadRecord:
                 self._names = SourceNames()
         return self._names
@@ -107,9 +122,24 @@ class RecordFile:
         return f", from {name}" if name else ""
 
     def will_need(self, positions: Ints) -> None:
-        """Ask the kernel to read these records ahead."""
-        for start, end in zip(self._offsets[positions].tolist(), self._ends[positions].tolist()):
-            self._file.will_need(start, end - start)
+        """Start reading these records ahead, without waiting for them."""
+        self._file.will_need(self._offsets[positions].tolist(), self._ends[positions].tolist())
+
+    @property
+    def lookahead(self) -> int:
+        """The number of samples to announce to `will_need` before they are used: of a local file none but the next."""
+        if not self._file.is_remote:
+            return 0
+        return max(1, LOOKAHEAD_BYTES * len(self) // self._file.num_bytes)
+
+    def chunks(self, num_bytes: int) -> Ints:
+        """Return the number of the chunk that each record is in: those that start in as many bytes of the file."""
+        order = np.argsort(self._offsets, kind="stable")
+        firsts = np.zeros(len(self), np.int64)
+        firsts[chunk_starts(self._offsets[order], num_bytes)] = 1
+        numbers: Ints = np.empty(len(self), np.int64)
+        numbers[order] = np.cumsum(firsts) - 1
+        return numbers
 
     def read(self, position: int, verify: bool = True) -> Record:
         """Return the record at `position`; DataError when it is damaged, as far as that shows without `verify`."""
@@ -143,7 +173,7 @@ class RecordFile:
 
     def _payload_size(self, position: int) -> int:
         try:
-            start, num_bytes = self._file.start(int(self._offsets[position]))
+            start, num_bytes = self._start(position)
             num_payload_bytes = num_bytes - recordio.parse_header(start).payload_start
             if num_payload_bytes < 0:
                 raise BadRecord(f"it holds {num_bytes} bytes, too few for the labels it announces")
@@ -155,7 +185,7 @@ class RecordFile:
         """Return the checksum in the record's header, or that of its bytes where it has none."""
         try:
             offset = int(self._offsets[position])
-            header = recordio.parse_header(self._file.peek(offset)[0])
+            header = recordio.parse_header(self._head(position))
             return zlib.crc32(self._file.data(offset)[0]) if not header.has_tag else header.id2 & 0xFFFFFFFF
         except BadRecord as bad:
             self._fail(position, bad)
@@ -187,7 +217,7 @@ class RecordFile:
     def _label(self, position: int) -> Label:
         offset = int(self._offsets[position])
         try:
-            start, _ = self._file.peek(offset)
+            start = self._head(position)
             header = recordio.parse_header(start)
             if len(start) < header.payload_start:
                 start, _, _ = self._file.data(offset)
@@ -196,76 +226,61 @@ class RecordFile:
         except BadRecord as bad:
             self._fail(position, bad)
 
+    def _head(self, position: int) -> memoryview:
+        """Return the first bytes of a record's data: header and labels, or a few of them."""
+        if self._file.is_remote:
+            return self._start(position)[0]
+        return self._file.peek(int(self._offsets[position]))[0]
+
+    def _start(self, position: int) -> tuple[memoryview, int]:
+        """Return the first bytes of a record's data, and the number of all of them."""
+        if not self._file.is_remote:
+            return self._file.start(int(self._offsets[position]))
+        if self._heads is None:
+            self._heads = self._read_heads()
+        return self._heads.of(position)
+
+    def _read_heads(self) -> Heads:
+        """Return the heads of all records of a file in a store; where they do not lie beside it, of all its bytes."""
+        beside, index = self.files[0].with_suffix(heads.SUFFIX), regular_files.read(index_path(self.files[0]))
+        known = heads.parse(regular_files.read(beside), index, len(self)) if beside.exists() else None
+        if known is not None:
+            return known
+        logger.warning(
+            "%s: has no %s beside it, so all of its %.1f GB are read for their labels, once on this host; `%s upload` "
+            "makes one",
+            *(self.path, heads.SUFFIX, self._file.num_bytes / 1e9, command_name.packer()),
+        )
+        content = self.heads(index)
+        with durable.whole_file(beside) as file:
+            file.write(content)
+        known = heads.parse(content, index, len(self))
+        assert known is not None
+        return known
+
+    def heads(self, index: bytes) -> bytes:
+        """Return the content of a .heads for the .rec with this .idx, from all records."""
+        return heads.formatted(index, len(self), self._start_ahead)
+
+    @property
+    def offsets(self) -> Ints:
+        """The offset of each record in its file."""
+        return self._offsets
+
+    def _start_ahead(self, position: int) -> tuple[memoryview, int]:
+        ahead = self.lookahead
+        if ahead and position % ahead == 0:
+            self.will_need(np.arange(position, min(position + 2 * ahead, len(self))))
+        offset = int(self._offsets[position])
+        start, length = self._file.start(offset)
+        if len(start) < recordio.parse_header(start).payload_start:
+            start = self._file.data(offset)[0]
+        return start, length
+
     def _fail(self, position: int, bad: BadRecord) -> NoReturn:
         key, byte = self.keys[position], self._offsets[position]
         where = f"record {position} (key {key}, byte {byte}{self._from(position)})"
-        raise DataError(f"{self.path}: {where}: {bad}; {_DAMAGED}") from None
-
-
-def _reopen(path: Path, index: Index, class_names: list[str] | None) -> RecordFile:
-    return RecordFile(RecordIOFile(path), index, class_names)
-
-
-def scan(file: RecordIOFile) -> Index:
-    """Build the index from the .rec alone. Keys are the ids in the records if all differ, else the positions."""
-    ids: list[int] = []
-    offsets: list[int] = []
-    offset, has_checksums = 0, False
-    while offset < file.num_bytes:
-        try:
-            start, end = file.peek(offset)
-            header = recordio.parse_header(start)
-        except BadRecord as bad:
-            raise DataError(f"{file.path}: record {len(ids)} (byte {offset}): {bad}; {_DAMAGED}") from None
-        ids.append(header.id)
-        offsets.append(offset)
-        has_checksums |= header.has_tag
-        offset = end
-    num_keys = len(set(ids))
-    if has_checksums and num_keys < len(ids):  # in ours they are keys, and `read` takes them at their word
-        raise DataError(
-            f"{file.path}: {len(ids) - num_keys} of {len(ids)} records have another one's key: it was put together "
-            "from several files, or is damaged; give those files, or pack again"
-        )
-    keys = ids if num_keys == len(ids) and max(ids) < 1 << 63 else range(len(ids))
-    return Index(np.array(keys, np.int64), np.array(offsets, np.int64), has_checksums)
-
-
-def _read_index(file: RecordIOFile) -> Index:
-    path = index_path(file.path)
-    try:
-        keys, offsets = recordio.parse_index(regular_files.read(path))
-        return Index(keys, offsets, _check_index(file, np.sort(offsets)))
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from None
-    except BadRecord as bad:
-        remedy = f"copy both again, or rebuild it with `{command_name.packer()} index {file.path}`"
-        raise DataError(f"{path} {bad}: {remedy}") from None
-
-
-def _check_index(file: RecordIOFile, offsets: Ints) -> bool:
-    """Raise BadRecord unless these sorted offsets are those of all records; return whether there are checksums.
-
-    They are all records if each ends where the next starts.
-    """
-    has_checksums = False
-    ends = np.append(offsets[1:], file.num_bytes)
-    if offsets[-1] >= file.num_bytes:
-        raise BadRecord(
-            f"does not fit {file.path.name} ({file.num_bytes} bytes; it goes on to {offsets[-1]})"
-        )
-    if offsets[0] != 0 or (offsets % 4).any() or (ends <= offsets).any():
-        raise BadRecord(f"does not fit {file.path.name} (its offsets are not those of records)")
-    checked = np.linspace(0, len(offsets) - 1, min(len(offsets), MAX_CHECKED_RECORDS)).astype(np.int64)
-    for offset, listed_end in zip(offsets[checked].tolist(), ends[checked].tolist()):
-        try:
-            start, end = file.peek(offset)
-            has_checksums |= recordio.parse_header(start).has_tag
-        except BadRecord as bad:
-            raise BadRecord(f"does not fit {file.path.name} (at byte {offset}: {bad})") from None
-        if end != listed_end:
-            raise BadRecord(f"does not fit {file.path.name} (the record at byte {offset} ends at byte {end})")
-    return has_checksums
+        raise DataError(f"{self.path}: {where}: {bad}; {DAMAGED}") from None
 
 
 def _read_class_names(path: Path) -> list[str] | None:

@@ -6,28 +6,39 @@ pattern in sorted order. Reading one file is `record_file.py`'s.
 
 from __future__ import annotations
 
+import concurrent.futures
 import glob
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Sequence
 
 import numpy as np
 
+from mxtrain.config.values import addresses
+from mxtrain.config.values.addresses import Address
 from mxtrain.core.errors import DataError
 from mxtrain.data.interfaces import Record
 from mxtrain.data.records.record_file import RecordFile, open_records
 from mxtrain.data.records.recordio import Floats, Ints
+from mxtrain.data.storage import stores
+from mxtrain.data.storage.options import DEFAULTS, StorageOptions
 
+OPENED_AT_ONCE = 16  # files in a store
 SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)\.rec")
 
 
-def open_set(text: str) -> RecordFile | RecordSet:
+def open_set(text: str, storage: StorageOptions = DEFAULTS) -> RecordFile | RecordSet:
     """Open what `--train` or `--val` names; DataError when files are missing or do not belong together."""
-    paths = [path for part in text.split(",") for path in _paths(part.strip())]
+    paths = [path for part in text.split(",") for path in _paths(part.strip(), storage)]
     repeated = {path for path in paths if paths.count(path) > 1}
     if repeated:
         raise DataError(f"{text}: names {min(repeated)} twice; name each file once")
     _refuse_missing_shards(text, paths)
-    parts = [open_records(path) for path in paths]
+    if any(isinstance(path, Address) for path in paths):  # each takes some requests, one after the other
+        with concurrent.futures.ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
+            parts = list(pool.map(lambda path: open_records(path, storage), paths))
+    else:
+        parts = [open_records(path) for path in paths]
     return parts[0] if len(parts) == 1 else RecordSet(text, parts)
 
 
@@ -37,8 +48,8 @@ class RecordSet:
     def __init__(self, name: str, parts: list[RecordFile]):
         for part in parts[1:]:
             _refuse_other_classes(parts[0], part)
-        self.path = Path(name)
-        self.files = [part.path for part in parts]
+        self.path: PurePath = Address(name) if addresses.is_address(name) else Path(name)
+        self.files = [file for part in parts for file in part.files]
         self.class_names = parts[0].class_names
         self.keys: Ints = np.concatenate([part.keys for part in parts])
         self.descriptors: tuple[int, ...] = ()
@@ -61,6 +72,19 @@ class RecordSet:
         numbers = np.searchsorted(self._starts, positions, side="right") - 1
         for number in np.unique(numbers).tolist():
             self._parts[number].will_need(positions[numbers == number] - self._starts[number])
+
+    @property
+    def lookahead(self) -> int:
+        """The number of samples to announce to `will_need` before they are used."""
+        return max(part.lookahead for part in self._parts)
+
+    def chunks(self, num_bytes: int) -> Ints:
+        """Return the number of the chunk that each record is in; those of a file follow the last one's."""
+        numbers, first = [], 0
+        for part in self._parts:
+            numbers.append(part.chunks(num_bytes) + first)
+            first = int(numbers[-1].max(initial=first - 1)) + 1
+        return np.concatenate(numbers)
 
     def frames(self, positions: Ints) -> list[bytes]:
         """Return the bytes of these records as they lie in their files, unchecked."""
@@ -109,17 +133,29 @@ class RecordSet:
         return self._parts[number], position - int(self._starts[number])
 
 
-def _paths(part: str) -> list[Path]:
+def _paths(part: str, storage: StorageOptions) -> list[Path | Address]:
     """Return the files of a name or a pattern. A name of a file that exists is no pattern, whatever is in it."""
+    if addresses.is_address(part):
+        return _addresses(addresses.parse("", part), storage)
+    part = addresses.local(part)
     if Path(part).exists() or not glob.has_magic(part):
         return [Path(part)]
     found = sorted(Path(path) for path in glob.glob(part) if path.endswith(".rec"))
     if not found:
         raise DataError(f"{part}: no .rec file matches the pattern")
-    return found
+    return list(found)
 
 
-def _refuse_missing_shards(text: str, paths: list[Path]) -> None:
+def _addresses(address: Address, storage: StorageOptions) -> list[Path | Address]:
+    if not glob.has_magic(str(address)):
+        return [address]
+    found = [each for each in stores.matching(address, storage.patience) if each.suffix == ".rec"]
+    if not found:
+        raise DataError(f"{address}: no .rec file matches the pattern")
+    return list(found)
+
+
+def _refuse_missing_shards(text: str, paths: Sequence[PurePath]) -> None:
     """Raise DataError where files such as `train-00000-of-00004.rec` say that there are more of them."""
     present: dict[tuple[str, str], set[int]] = {}
     for path in paths:

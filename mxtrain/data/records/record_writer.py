@@ -17,16 +17,16 @@ from typing import BinaryIO, NamedTuple
 from mxtrain.core import durable
 from mxtrain.core.errors import DataError, Stopped, UsageError
 from mxtrain.data.records import recordio
-from mxtrain.data.records.record_file import index_path, scan
+from mxtrain.data.records.record_file import index_path
+from mxtrain.data.records.record_index import scan
 from mxtrain.data.records.recordio import Label
 from mxtrain.data.records.recordio_file import RecordIOFile
 
 
 def rebuild_index(path: str | Path) -> int:
     """Write the .idx of a .rec again, from the .rec alone, and return the number of records."""
-    file = RecordIOFile(Path(path))
-    keys, offsets, _ = scan(file)
-    with Replacement(index_path(file.path)) as index:
+    keys, offsets, _ = scan(RecordIOFile(Path(path)))
+    with Replacement(index_path(Path(path))) as index:
         index.write(recordio.format_index(keys, offsets))
     return len(keys)
 

@@ -1,43 +1,48 @@
 """An open .rec, whose records are read by offset.
 
-Owns the descriptor, and what is said of a file that cannot be one. It is read with pread, not mapped: a mapped file
-that shrinks or lies on a failing disk kills the process.
+Owns frames, and what is said of a file that cannot be one. Its bytes are those of a local file or of one in a store
+(`data/storage/`).
 """
 
 from __future__ import annotations
 
 import os
-import weakref
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Sequence
 
-from mxtrain.core import command_name, regular_files
+from mxtrain.core import command_name
 from mxtrain.core.errors import DataError, nearest
 from mxtrain.data.records import recordio
-from mxtrain.data.records.recordio import FRAME, HEADER, BadRecord
+from mxtrain.data.records.recordio import FRAME, HEADER, BadRecord, Ints
+from mxtrain.data.storage.local_bytes import LocalBytes
+from mxtrain.data.storage.remote_bytes import RemoteBytes
 
 _PEEK_BYTES = FRAME.size + HEADER.size + 4 * 24
 
 
 class RecordIOFile:
-    """An open .rec, read by offset. Raises BadRecord, which the caller turns into a DataError."""
+    """An open .rec, read by offset. Raises BadRecord, which the caller turns into a DataError.
 
-    def __init__(self, path: Path):
-        self.path = path
+    The files that belong to it lie beside the local path `beside`: its own, unless `remote` has its bytes.
+    """
+
+    def __init__(self, beside: Path, remote: RemoteBytes | None = None):
+        self.beside, self._remote = beside, remote
+        self.path: PurePath = remote.address if remote else beside
+        self._bytes = remote or _local(beside)
+        self.is_remote = self._bytes.is_remote
+        self.num_bytes = self._bytes.num_bytes
         try:
-            if path.is_dir():
-                raise DataError(f"{path} is a folder: give a .rec file in it, or pack it into one")
-            self._descriptor = regular_files.open_descriptor(path)
-            weakref.finalize(self, os.close, self._descriptor)
-            self.num_bytes = os.fstat(self._descriptor).st_size
-            start = os.pread(self._descriptor, 512, 0)
+            start = self._bytes.read(0, 512)
         except OSError as error:
-            raise DataError(_cannot_open(path, error)) from None
+            raise DataError(f"cannot read {self.path}: {error.strerror}") from None
         if not start:
-            raise DataError(f"{path} is empty: pack it again")
+            raise DataError(f"{self.path} is empty: pack it again")
         if start[:4] != recordio.MAGIC_BYTES:
             looks_like = recordio.describe(start, self.num_bytes)
-            raise DataError(f"{path} is not a RecordIO file, it looks like {looks_like}: give a .rec file")
+            raise DataError(
+                f"{self.path} is not a RecordIO file, it looks like {looks_like}: give a .rec file"
+            )
 
     def data(self, offset: int) -> tuple[memoryview, memoryview, int]:
         """Return the data of the record at `offset`, the padding behind it, and the offset of its end."""
@@ -77,15 +82,22 @@ class RecordIOFile:
 
     def spans(self, starts: Sequence[int], ends: Sequence[int]) -> list[bytes]:
         """Return the bytes from each start to its end, fewer where the file has become shorter."""
-        descriptor = self._descriptor
         try:
-            return [os.pread(descriptor, end - start, start) for start, end in zip(starts, ends)]
+            return self._bytes.spans(starts, ends)
         except OSError as error:
             raise BadRecord(f"it cannot be read ({error.strerror})") from None
 
-    def will_need(self, offset: int, num_bytes: int) -> None:
-        """Ask the kernel to read these bytes ahead."""
-        os.posix_fadvise(self._descriptor, offset, num_bytes, os.POSIX_FADV_WILLNEED)
+    def will_need(self, starts: Sequence[int], ends: Sequence[int]) -> None:
+        """Start reading these bytes ahead, without waiting for them."""
+        self._bytes.will_need(starts, ends)
+
+    def __reduce__(self) -> tuple[type[RecordIOFile], tuple[Path, RemoteBytes | None]]:
+        """Pickle what another process opens the same file by."""
+        return RecordIOFile, (self.beside.absolute(), self._remote)
+
+    def cut(self, offsets: Ints) -> None:
+        """Take note of the offsets of all records, sorted."""
+        self._bytes.cut(offsets)
 
     def _must_hold(self, end: int) -> None:
         if end > self.num_bytes:
@@ -93,9 +105,18 @@ class RecordIOFile:
 
     def _at(self, offset: int, num_bytes: int) -> bytes:
         try:
-            return os.pread(self._descriptor, num_bytes, offset)
+            return self._bytes.read(offset, num_bytes)
         except OSError as error:
             raise BadRecord(f"it cannot be read ({error.strerror})") from None
+
+
+def _local(path: Path) -> LocalBytes:
+    try:
+        if path.is_dir():
+            raise DataError(f"{path} is a folder: give a .rec file in it, or pack it into one")
+        return LocalBytes(path)
+    except OSError as error:
+        raise DataError(_cannot_open(path, error)) from None
 
 
 def _cannot_open(path: Path, error: OSError) -> str:

@@ -25,6 +25,7 @@ from mxtrain.data.sources.item import BadItem, Source
 from mxtrain.data.sources.opening import SourceOptions, open_source
 from mxtrain.data.sources.recognise import recognise
 from mxtrain.data.sources.source_types import SOURCE_TYPES
+from mxtrain.data.storage.options import DEFAULTS, StorageOptions
 
 SEED = 0  # of the order, as `pack` has it where none is asked for
 # What a task's labels make of a type that could be several.
@@ -159,19 +160,20 @@ def _reopen(path: Path, source_type: str, options: SourceOptions, names: int) ->
     return records
 
 
-def open_pictures(text: str, labels: Labels = ONE_LABEL) -> Records:
+def open_pictures(text: str, labels: Labels = ONE_LABEL, storage: StorageOptions = DEFAULTS) -> Records:
     """Open pictures by what a flag names: .rec files, or what `pack` makes such of, where it lies.
 
     Args:
         text: one .rec or several, a pattern, or the path of a source.
         labels: those that are needed.
+        storage: of .rec files in object stores.
 
     Returns:
         The records; DataError or UsageError where nothing can be made of the text.
     """
     path = Path(text)
     if not path.exists() or path.suffix.lower() == ".rec":
-        return open_set(text)
+        return open_set(text, storage)
     if path.is_dir() and recognise(path) == "rec":
         return open_set(",".join(sorted(str(each) for each in path.glob("*.rec"))))
     return open_records(path, labels)

@@ -7,7 +7,7 @@ documents into samples (`windows.py`).
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +67,7 @@ def format_of(dataset: Dataset) -> TokenFormat:
     return first[1]
 
 
-def refuse_other(path: Path, known: TokenFormat, other_path: Path, other: TokenFormat) -> None:
+def refuse_other(path: PurePath, known: TokenFormat, other_path: PurePath, other: TokenFormat) -> None:
     """Raise DataError where the ids of two data sets do not mean the same; their types may differ."""
     for name in ("tokenizer", "vocab_size", "end_token"):
         before, now = getattr(known, name), getattr(other, name)

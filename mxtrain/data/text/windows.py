@@ -7,7 +7,7 @@ look at is the net's business: an end token shows where the next document begins
 from __future__ import annotations
 
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -69,7 +69,7 @@ class Windows:
                 f"{documents.path}: its tokenizer {tokens.tokenizer} has no end_token, which tells documents apart; "
                 "give it one, and pack again"
             )
-        self.path: Path = documents.path
+        self.path: PurePath = documents.path
         self.files: list[Path] = []
         self.class_names: list[str] | None = None
         self.descriptors: tuple[int, ...] = documents.descriptors

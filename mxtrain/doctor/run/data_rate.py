@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from mxtrain.config import Run
@@ -118,7 +118,7 @@ class _First:
 
     def __init__(self, records: Records, most: int):
         self._records, self._length = records, min(most, len(records))
-        self.path: Path = records.path
+        self.path: PurePath = records.path
         self.class_names: list[str] | None = records.class_names
         self.files: list[Path] = []
         self.keys: Ints = records.keys[: self._length]

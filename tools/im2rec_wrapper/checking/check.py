@@ -78,10 +78,10 @@ def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[F
     inspect: contents.Inspect = contents.decoded_picture if decode else contents.picture
     described: dict[str, Any] = {}
     of_content: list[Finding] = []
-    if tokens_path(file.path).exists():
-        inspect, described, of_content = _documents(file.path)
-    elif sidecar_path(file.path).exists():
-        inspect, of_content = _samples(file.path, len(table))
+    if tokens_path(file.beside).exists():
+        inspect, described, of_content = _documents(file.beside)
+    elif sidecar_path(file.beside).exists():
+        inspect, of_content = _samples(file.beside, len(table))
     class_counts: list[classes.Class] = []
     has_masks = masks.are_masked(file, table)
     if has_masks:
@@ -108,9 +108,9 @@ def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[F
         class_counts, of_classes = masks.counted(table, statistics.num_of_class)
         findings += of_classes
     if described and not any(finding.is_wrong for finding in findings):
-        findings += _counts_against(described, statistics, file.path)
+        findings += _counts_against(described, statistics, file.beside)
     report = FileReport(
-        file.path, file.num_bytes, len(table), table.has_checksums, class_counts, statistics.summary()
+        file.beside, file.num_bytes, len(table), table.has_checksums, class_counts, statistics.summary()
     )
     return report, findings
 

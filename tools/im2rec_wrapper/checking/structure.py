@@ -66,11 +66,11 @@ def read_table(file: RecordIOFile) -> tuple[RecordTable, list[Finding]]:
     keys = ids.astype(np.int64) if is_key else np.arange(len(ids))
     offsets = np.array(seen.offsets, np.int64)
     try:
-        sources = read_names(file.path, index_path(file.path), keys, offsets)
+        sources = read_names(file.beside, index_path(file.beside), keys, offsets)
     except BadRecord as bad:
         sources = SourceNames()
-        findings.append(of_file("sources", sources_path(file.path), str(bad)))
-    table = RecordTable(file.path, offsets, keys, seen.labels, seen.has_checksums, sources)
+        findings.append(of_file("sources", sources_path(file.beside), str(bad)))
+    table = RecordTable(file.beside, offsets, keys, seen.labels, seen.has_checksums, sources)
     if table.has_checksums and num_keys < len(ids):
         findings.append(_repeated(table, ids))
     return table, findings + _check_index(table)
@@ -102,7 +102,9 @@ def _walk(file: RecordIOFile) -> tuple[_Walked, list[Finding]]:
             else:
                 next_start = _next_start(file, offset + 4)
                 end = file.num_bytes if next_start is None else next_start
-            findings.append(of_file("structure", file.path, f"bytes {offset} to {end} are no record: {bad}"))
+            findings.append(
+                of_file("structure", file.beside, f"bytes {offset} to {end} are no record: {bad}")
+            )
             offset = end
     return seen, findings
 
@@ -124,7 +126,7 @@ def _step(file: RecordIOFile, offset: int, seen: _Walked) -> int:
 def _next_start(file: RecordIOFile, offset: int) -> int | None:
     """Return the next offset that looks like a record: a magic number at a multiple of 4, and a first frame's flag."""
     offset += -offset % 4
-    with file.path.open("rb") as raw:
+    with file.beside.open("rb") as raw:
         while offset < file.num_bytes:
             raw.seek(offset)
             words = np.frombuffer(raw.read(_SEARCH_BYTES + 4).ljust(8, b"\0")[: _SEARCH_BYTES + 4], np.uint8)

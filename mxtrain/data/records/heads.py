@@ -1,0 +1,71 @@
+"""The heads of all records, without their payloads: the `.heads` beside a `.rec` in a store.
+
+    first line   `# of the .idx `, then its CRC-32, as in a .sources.tsv
+    then         of each record, in the order of the .idx: u32 length of its data | its header | its further labels
+
+Labels, keys and checksums of all records are wanted before the first step; here they are one small file, where the
+.rec in a store would have to be read as a whole. Owns this file's format. Local files have none: their heads are read.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Callable
+
+import numpy as np
+
+from mxtrain.data.records import recordio, source_names
+from mxtrain.data.records.recordio import HEADER, BadRecord, Ints
+
+SUFFIX = ".heads"
+_LENGTH = struct.Struct("<I")
+
+
+class Heads:
+    """The heads by position."""
+
+    def __init__(self, content: bytes, starts: Ints):
+        self._content = memoryview(content)
+        self._starts = starts  # with the end of the last one
+
+    def of(self, position: int) -> tuple[memoryview, int]:
+        """Return the first bytes of a record's data, header and labels, and the length of all of it."""
+        start, end = int(self._starts[position]), int(self._starts[position + 1])
+        length = _LENGTH.unpack_from(self._content, start)[0]
+        return self._content[start + _LENGTH.size : end], length
+
+
+def parse(content: bytes, index: bytes, num_records: int) -> Heads | None:
+    """Return the heads in a file; None where it is damaged or belongs to another .idx."""
+    first = source_names.first_line([index])
+    if not content.startswith(first):
+        return None
+    fixed = _LENGTH.size + HEADER.size
+    at, starts = len(first), np.empty(num_records + 1, np.int64)
+    for number in range(num_records):
+        starts[number] = at
+        if at + fixed > len(content):
+            return None
+        at += fixed + 4 * HEADER.unpack_from(content, at + _LENGTH.size)[0]
+    starts[num_records] = at
+    return Heads(content, starts) if at == len(content) else None
+
+
+def formatted(index: bytes, num_records: int, data_of: Callable[[int], tuple[memoryview, int]]) -> bytes:
+    """Return the file of the heads.
+
+    Args:
+        index: the content of the .idx.
+        num_records: how many there are.
+        data_of: from a position to the first bytes of the record's data, and its length.
+    """
+    parts = [source_names.first_line([index])]
+    for position in range(num_records):
+        data, length = data_of(position)
+        end = recordio.parse_header(data).payload_start
+        if end > len(data):
+            raise BadRecord(
+                f"record {position}: it holds {length} bytes, too few for the labels it announces"
+            )
+        parts += (_LENGTH.pack(length), bytes(data[:end]))
+    return b"".join(parts)
