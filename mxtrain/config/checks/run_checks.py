@@ -76,7 +76,7 @@ def check_description(run: Run, objects: ProgramObjects = NO_OBJECTS) -> None:
     hold_checks.check(run)
     stage_checks.check(run)
     _check_names(run)
-    _check_loading(run)
+    data_checks.check(run.data)
     if run.output.profile:
         step_range.parse(run.output.profile)
 
@@ -246,27 +246,6 @@ def _check_names(run: Run) -> None:
     elif run.data.augment != augmentations.AUTO:
         augmentations.parse(run.data.augment)
     metrics.parse(run.output.metric)
-
-
-def _check_loading(run: Run) -> None:
-    data = run.data
-    data_checks.check(data)
-    for flag, source in (("--train", data.train), ("--val", data.val)):
-        if source and import_path.is_import_path(source):
-            import_path.check_name(flag, source, ())
-            if data.loader == "processes":
-                raise UsageError(f"{flag} {source}: stays in this process; leave --loader processes out")
-    workers = data.loader_workers
-    if workers != "auto" and not (
-        workers.isdecimal() and len(workers) < 9 and 0 < int(workers) <= bounds.MOST_PROCESSES
-    ):
-        raise UsageError(
-            f"--loader-workers {workers}: give auto, or a number from 1 to {bounds.MOST_PROCESSES}"
-        )
-    if data.cache_dir and data.cache != "disk":
-        raise UsageError(
-            f"--cache-dir {data.cache_dir}: --cache is {data.cache}; give --cache disk, or no folder"
-        )
 
 
 def _check_devices(run: Run) -> None:
