@@ -150,6 +150,12 @@ def _checked(
     flag: str, path: str, user_data: Any, make: Callable[[], Any], run: Run, task: type[Task]
 ) -> Dataset:
     """Return what `make` gave as records or batches; UsageError or DataError where no run can be made of it."""
+    stays = is_stream(user_data) or is_data_loader(user_data)
+    if stays and run.data.loader == "processes":
+        raise UsageError(
+            f"{flag} {path}: returned {type(user_data).__name__}, which stays in this process; leave --loader "
+            "processes out"
+        )
     if is_stream(user_data):
         return _stream(flag, path, user_data, make, run, task)
     _refuse_epoch_steps(flag, path, run)

@@ -31,8 +31,6 @@ def _check_loading(data: Data) -> None:
     for flag, source in (("--train", data.train), ("--val", data.val)):
         if source and import_path.is_import_path(source):
             import_path.check_name(flag, source, ())
-            if data.loader == "processes":
-                raise UsageError(f"{flag} {source}: stays in this process; leave --loader processes out")
     workers = data.loader_workers
     if workers != "auto" and not (
         workers.isdecimal() and len(workers) < 9 and 0 < int(workers) <= bounds.MOST_PROCESSES

@@ -102,6 +102,8 @@ def loader_options(data: config.Data) -> LoaderOptions:
 
 def _uses_processes(assembly: SampleAssembly, options: LoaderOptions) -> bool:
     """Return whether workers are processes; no other process can import the code of a notebook or script, __main__."""
+    if options.loader == "auto" and getattr(assembly.records, "prefers_threads", False):
+        return False
     if not options.uses_processes() or not worker_processes.is_of_main(assembly.reader):
         return options.uses_processes()
     if options.loader == "processes":

@@ -14,6 +14,8 @@ from typing import Any, Callable, Iterable, Iterator
 
 import numpy as np
 
+from mxtrain.config.components import import_path
+from mxtrain.config.program_objects import is_object
 from mxtrain.core.errors import DataError, in_user_code
 from mxtrain.data.fields import Arrays
 from mxtrain.data.interfaces import Record
@@ -36,10 +38,20 @@ def is_data_loader(source: object) -> bool:
 class UserDataset:
     """`Records` of a Gluon Dataset, read by one thread at a time: Gluon's record datasets share a file handle.
 
-    `name` and `flag` are the user's own, for messages. `record_of` is the task's. All labels are read at once.
+    `name` and `flag` are the user's own, for messages. `record_of` is the task's. All labels are read at once, unless
+    they are given as `labels`. A worker process calls the function that `name` is again, or has a copy of an object.
     """
 
-    def __init__(self, name: str, dataset: Any, flag: str = "--train", record_of: RecordOf = record_of_pair):
+    prefers_threads = True  # nobody knows what it costs to make it again in each process
+
+    def __init__(
+        self,
+        name: str,
+        dataset: Any,
+        flag: str = "--train",
+        record_of: RecordOf = record_of_pair,
+        labels: Floats | None = None,
+    ):
         self.path = Path(name)
         self._user = f"{flag} {name}"
         self.files: list[Path] = []
@@ -49,7 +61,13 @@ class UserDataset:
         self._dataset = dataset
         self._record_of = record_of
         self._lock = threading.Lock()
-        self._labels = self._read_labels()
+        self._flag = flag
+        self._labels = self._read_labels() if labels is None else labels
+
+    def __reduce__(self) -> tuple[Callable[..., UserDataset], tuple[Any, ...]]:
+        name = str(self.path)
+        dataset = None if import_path.is_import_path(name) and not is_object(name) else self._dataset
+        return _in_worker, (name, dataset, len(self), self._flag, self._record_of, self._labels)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -85,6 +103,21 @@ class UserDataset:
                     0, np.float32
                 )  # they are no table: a task that has such labels checks them itself
         return label_precision.of_labels(found)
+
+
+def _in_worker(
+    name: str, dataset: Any, count: int, flag: str, record_of: RecordOf, labels: Floats
+) -> UserDataset:
+    """Return the data set in a worker process; DataError where the function gives another one there."""
+    if dataset is None:
+        with in_user_code(f"{flag} {name}"):
+            dataset = import_path.load_callable(flag, name)()
+    if len(dataset) != count:
+        raise DataError(
+            f"{flag} {name}: returned {len(dataset)} samples in a loader's process, and {count} before; give --loader "
+            "threads"
+        )
+    return UserDataset(name, dataset, flag, record_of, labels)
 
 
 class UserBatches:

@@ -69,3 +69,13 @@ def test_a_picture_that_cannot_be_read_is_named(pictures: Path, tmp_path: Path, 
         return
     done = command("mxtrain.fit", *NET.split(), "--train", tmp_path / "none", "--out", tmp_path / "other")
     assert done.returncode == DATA and str(tmp_path / "none") in done.stderr
+
+
+def test_a_dataset_of_ones_own_is_read_by_processes_to_the_same_bits(
+    tmp_path: Path, command: Command
+) -> None:
+    own = ("--train", "tests.support.user_code.user_data:dataset", "--augment", "flip")
+    for name, flags in (("threads", ()), ("processes", ("--loader", "processes", "--loader-workers", "2"))):
+        done = command("mxtrain.fit", *NET.split(), *own, *flags, "--epochs", "2", "--out", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+    assert_same_end(tmp_path / "processes", tmp_path / "threads")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -200,10 +201,25 @@ def test_pictures_that_were_transformed_are_refused() -> None:
         UserDataset("mine", transformed, record_of=image_fields.record_of).read(0)
 
 
-def test_processes_are_refused_before_mxnet_loads(tmp_path: Path) -> None:
-    run = config.parse(["--train", f"{OWN}:dataset", "--loader", "processes", "--out", str(tmp_path)])
+def test_processes_are_refused_to_what_passes_by_once(tmp_path: Path) -> None:
+    flags = ["--image-size", "16", "--num-classes", "2", "--batch-size", "16", "--loader", "processes"]
+    run = config.parse(["--train", f"{OWN}:arrays", *flags, "--out", str(tmp_path)])
     with pytest.raises(UsageError, match="leave --loader processes out"):
-        run_checks.check(run)
+        open_source("--train", f"{OWN}:arrays", run)
+
+
+def test_a_dataset_is_made_again_in_a_process(tmp_path: Path) -> None:
+    run = config.parse(["--train", f"{OWN}:dataset", "--loader", "processes", "--out", str(tmp_path)])
+    run_checks.check(run)
+    own = open_source("--train", f"{OWN}:dataset", run)
+    again = pickle.loads(pickle.dumps(own))
+    for place in (0, len(own) - 1):
+        one, other = own.read(place), again.read(place)
+        assert np.array_equal(one.payload, other.payload) and one.label == other.label
+    assert np.array_equal(own.labels(), again.labels())
+    name, _, _, *others = own.__reduce__()[1]
+    with pytest.raises(DataError, match="returned 64 samples in a loader's process, and 9 before"):
+        own.__reduce__()[0](name, None, 9, *others)
 
 
 @pytest.mark.parametrize("kind", ["generator function", "iterable", "generator"])
