@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -113,15 +114,24 @@ def cells(path: Path) -> tuple[list[str], list[list[str]]]:
 
 def csv_rows(path: Path, text: str, separator: str) -> list[list[str]]:
     """Return the cells of a table, without empty lines."""
+    return list(csv_rows_of_lines(path, io.StringIO(text), separator))
+
+
+def csv_rows_of_lines(path: Path, lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+    """Yield the cells of each row of a table that is not empty, as its lines come."""
     csv.field_size_limit(_LONGEST_CELL)
-    reader = csv.reader(io.StringIO(f"{text}\n{_END}"), delimiter=separator)
+    reader = csv.reader(itertools.chain(lines, ["\n", _END]), delimiter=separator)
+    num_before, last = 0, None
     try:
-        *rows, last = reader
+        for cells in reader:
+            if last:
+                yield last
+            num_before += last is not None
+            last = cells
     except csv.Error as error:
         raise DataError(f"{path}: line {reader.line_num} is no CSV ({error}): mend it") from None
     if last != [_END]:
-        raise DataError(f"{path}: row {len(rows) + 1} has a quote that nothing closes: mend it")
-    return [cells for cells in rows if cells]
+        raise DataError(f"{path}: row {num_before + 1} has a quote that nothing closes: mend it")
 
 
 def _of_cells(cells: list[str]) -> Column:

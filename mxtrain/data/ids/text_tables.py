@@ -7,6 +7,7 @@ cell holds is `text_columns.py`'s.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from pathlib import Path
 from typing import Dict, Iterator, Sequence
@@ -24,6 +25,7 @@ SEPARATORS = "\t,;"
 CRITEO = "criteo"  # as a name of columns: those of its files of clicks, which have no line of names
 _CRITEO_NAMES = ("label", *(f"I{k}" for k in range(1, 14)), *(f"C{k}" for k in range(1, 27)))
 AT_ONCE = 4 << 20  # bytes of a piece, which a CPU's cache nearly holds; a line has to be shorter
+ROWS_AT_ONCE = 1 << 15  # of a table with quotes
 _NEWLINE, _RETURN, _QUOTE = 10, 13, b'"'
 _MARK = b"\xef\xbb\xbf"  # before UTF-8, by some programs
 
@@ -43,7 +45,7 @@ class TextTable:
     def pieces(self) -> Iterator[TextColumns]:
         """Yield the columns of some rows after the other; DataError names a row of another number of cells."""
         if self.has_quotes:
-            yield _of_quoted(self)
+            yield from _of_quoted(self)
             return
         num_rows = 0
         for block in _blocks(self.path, self.num_header_lines):
@@ -157,21 +159,24 @@ def _columns(table: TextTable, block: bytes, num_before: int) -> list[TextColumn
     return list(map(text_columns.stripped, columns)) if b" " in block else columns
 
 
-def _of_quoted(table: TextTable) -> TextColumns:
-    """Return the columns of all rows of a table with quotes."""
-    try:
-        text = regular_files.read(table.path).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"{table.path} is not UTF-8 text: save it as UTF-8") from None
-    rows = table_files.csv_rows(table.path, text, table.separator)[table.num_header_lines :]
-    count = len(table.names)
-    for position, row in enumerate(rows):
-        if len(row) != count:
-            raise DataError(
-                f"{table.path}: row {table.row_number(position)} has {len(row)} cells, and there are {count} columns: "
-                "mend it"
-            )
-    return {
-        name: text_columns.of_texts([row[place].strip() for row in rows])
-        for place, name in enumerate(table.names)
-    }
+def _of_quoted(table: TextTable) -> Iterator[TextColumns]:
+    """Yield the columns of some rows after the other of a table with quotes."""
+    count, num_before = len(table.names), 0
+    with table.path.open(encoding="utf-8-sig", newline="\n") as file:
+        rows = table_files.csv_rows_of_lines(table.path, file, table.separator)
+        remaining = itertools.islice(rows, table.num_header_lines, None)
+        try:
+            for some in iter(lambda: list(itertools.islice(remaining, ROWS_AT_ONCE)), []):
+                for position, row in enumerate(some, num_before):
+                    if len(row) != count:
+                        raise DataError(
+                            f"{table.path}: row {table.row_number(position)} has {len(row)} cells, and there are "
+                            f"{count} columns: mend it"
+                        )
+                num_before += len(some)
+                yield {
+                    name: text_columns.of_texts([row[place].strip() for row in some])
+                    for place, name in enumerate(table.names)
+                }
+        except UnicodeDecodeError:
+            raise DataError(f"{table.path} is not UTF-8 text: save it as UTF-8") from None

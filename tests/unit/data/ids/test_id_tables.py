@@ -146,6 +146,30 @@ def test_pieces_of_a_text_are_all_its_rows(
     assert samples(whole)[49] == {"ids": ids("user", "u49"), "numbers": [49.5]}
 
 
+def test_tables_with_quotes_are_read_some_rows_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f'{row % 2},"u{row}, the ""{row}th""\nof all",{row / 2}\r\n' for row in range(7)]
+    quoted = csv(tmp_path, "y,user,age\n" + "\n".join(rows))  # with empty lines between them
+    whole = samples(id_tables.open_records(quoted, Selection()))
+    assert len(whole) == 7 and whole[3]["ids"] == ids("user", 'u3, the "3th"\nof all')
+    monkeypatch.setattr(text_tables, "ROWS_AT_ONCE", 2)
+    assert samples(id_tables.open_records(quoted, Selection())) == whole
+    for text, words in (
+        ('y,user\n1,"a"\n0,b\n1,c\n0,"d\n1,e\n', "row 5 has a quote that nothing closes"),
+        ('y,user\n1,"a"\n0,b\n1,c\n0\n', "row 5 has 1 cells, and there are 2 columns"),
+        ('y,user\n1,"a"\n', None),
+    ):
+        path = csv(tmp_path, text, "b.csv")
+        if words is None:
+            path.write_bytes(path.read_bytes() + b'0,"\xff"\n')
+            words = "is not UTF-8 text"
+        with pytest.raises(DataError, match=words):
+            id_tables.open_records(path, Selection())
+    with pytest.raises(DataError, match="holds no samples"):
+        id_tables.open_records(csv(tmp_path, 'y,"user"\n', "c.csv"), Selection())
+
+
 def test_quotes_are_those_of_csv(tmp_path: Path) -> None:
     found = id_tables.open_records(csv(tmp_path, 'y,shop\n1,"a, b"\n0,"c\nd"\n'), Selection())
     assert samples(found) == [{"ids": ids("shop", "a, b")}, {"ids": ids("shop", "c\nd")}]
