@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Callable, Protocol
 
-from mxtrain.checkpoint import directory
+from mxtrain.checkpoint import directory, run_mirror
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.cluster.worker_group import SINGLE_WORKER
 from mxtrain.config import Output
@@ -44,6 +44,7 @@ class Checkpointer:
     ):
         self._output, self._saved_state, self._report_progress = output, state, report_progress
         self._on_written = on_written
+        self._mirror = run_mirror.of_run(output.out, output.mirror)
         self._thread = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._write_under_way: concurrent.futures.Future[tuple[Path, int]] | None = None
         self._last_seconds = time.monotonic()
@@ -86,6 +87,8 @@ class Checkpointer:
             fsync(Path(self._output.out) / "metrics.jsonl")
             path = directory.write(folder, snapshot, self._report_progress)
             directory.prune(folder, self._output.keep_last, self._output.keep_best)
+        if self._mirror is not None:
+            self._mirror.push()
         return path, snapshot.step
 
     def __enter__(self) -> Checkpointer:

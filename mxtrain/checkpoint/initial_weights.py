@@ -6,6 +6,7 @@ them, whatever they are called by then. Needs no mxnet.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 from typing import Any, Mapping
@@ -13,7 +14,10 @@ from typing import Any, Mapping
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import AVERAGES, MANIFEST, WEIGHTS, Checkpoint
 from mxtrain.config import Run
+from mxtrain.config.values import addresses
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.storage import snapshot
+from mxtrain.data.storage.options import DEFAULTS
 
 
 def pretrained_checksum(run: Run) -> str | None:
@@ -33,14 +37,14 @@ def teacher_checksum(run: Run, description: Mapping[str, Any]) -> str | None:
 
 def weights_file(flag: str, text: str) -> Path:
     """Return the .params file that a flag's `text` means: that file, or the one inside a run folder or checkpoint."""
-    if Path(text).is_file():
-        return Path(text)
+    if _path(flag, text).is_file():
+        return _path(flag, text)
     return weights_of(checkpoint_at(flag, text, "a .params file, ").path)
 
 
 def pretrained_state(text: str) -> Mapping[str, Any]:
     """Return the state of the checkpoint that `--pretrained` means; an empty one for a .params file, and for none."""
-    if not text or Path(text).is_file():
+    if not text or _path("--pretrained", text).is_file():
         return {}
     return checkpoint_at("--pretrained", text, "a .params file, ").state
 
@@ -56,7 +60,7 @@ def checkpoint_at(flag: str, text: str, others: str = "") -> Checkpoint:
 
     `others` says, for the message, what else the flag takes.
     """
-    path = Path(text)
+    path = _path(flag, text)
     if (path / MANIFEST).is_file():
         return Checkpoint(path, directory.read_state(path))
     if not (path / "checkpoints").is_dir():
@@ -70,6 +74,22 @@ def checkpoint_at(flag: str, text: str, others: str = "") -> Checkpoint:
             f"{flag} {text}: holds no whole checkpoint; let mxtrain.fit finish an epoch there first"
         )
     return best
+
+
+@functools.lru_cache(maxsize=None)
+def _path(flag: str, text: str) -> Path:
+    """Return the path of a file or folder; of one in a store that of a copy here, one for this process."""
+    if not addresses.is_address(text):
+        return Path(addresses.local(text))
+    address = addresses.parse(flag, text)
+    if address.suffix in (".params", ".npz"):
+        return snapshot.local_copy(address, DEFAULTS)
+    folder = snapshot.local_folder(address, DEFAULTS)
+    if folder is None:
+        raise UsageError(
+            f"{flag} {text}: has no files; give a .params file, a run folder or a checkpoint in a store"
+        )
+    return folder
 
 
 def _refuse_other_classes(teacher: Checkpoint, class_names: list[str]) -> None:

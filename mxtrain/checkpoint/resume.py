@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mxtrain import config
-from mxtrain.checkpoint import directory, locations, numeric_environment
+from mxtrain.checkpoint import directory, locations, numeric_environment, run_mirror
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import batch_plan, exact_sums
@@ -58,6 +58,9 @@ def find(run: config.Run, identity: InputIdentity, local_workers: int = 1) -> Re
     logged as a warning.
     """
     folder = Path(run.output.out) / "checkpoints"
+    mirror = run_mirror.of_run(run.output.out, run.output.mirror)
+    if mirror is not None and run.output.resume == "auto":
+        mirror.pull(run.data.storage_patience)
     if run.output.resume == "never":
         return None
     if run.output.resume == "auto":

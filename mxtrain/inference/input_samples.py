@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, NoRet
 
 import numpy as np
 
+from mxtrain.config.values import addresses
 from mxtrain.core import outputs, regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fields, image_fields, input_files
@@ -22,7 +23,9 @@ from mxtrain.data.interfaces import Record, Records
 from mxtrain.data.loading.assembly import BatchSlice, SampleAssembly
 from mxtrain.data.masks import mask_format
 from mxtrain.data.records.record_file import open_records, with_sidecars
+from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.records.recordio import Label
+from mxtrain.data.storage import options
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 
@@ -74,10 +77,13 @@ class Inputs:
             yield Input("standard input", functools.partial(_raise, nothing))
 
     def _of(self, value: object) -> Iterator[Input]:
-        path = self._task.path_of(value)
         try:
+            path = self._task.path_of(value)
             if path is None:
                 yield from _plain(self._task, value)
+                return
+            if addresses.is_address(value):
+                yield from self._in_store(str(value))
                 return
             for file in input_files.matching(path):
                 if file == path:
@@ -86,6 +92,10 @@ class Inputs:
                     yield from (found._replace(is_part=True) for found in self._in(file, file))
         except DataError as error:
             yield Input(str(value), functools.partial(_raise, error))
+
+    def _in_store(self, address: str) -> Iterator[Input]:
+        records = _checked(self._task, open_set(address, options.of_flags(self._task.run.data)))
+        yield from _of_records(self._task, _unlabelled(self._task, records))
 
     def _in(self, path: Path, value: object) -> Iterator[Input]:
         outputs.refuse_input("--out", self._out, path)
@@ -160,7 +170,11 @@ def _inputs_of_part(task: Task, name: str, sample: object) -> Mapping[str, Any]:
 
 def _opened(task: Task, path: Path) -> Records:
     """Return the samples of a .rec file; DataError where they are not such as the net takes."""
-    opened: Records = task.samples_of(task.run, open_records(path))  # type: ignore[assignment]
+    return _checked(task, open_records(path))
+
+
+def _checked(task: Task, records: Records) -> Records:
+    opened: Records = task.samples_of(task.run, records)  # type: ignore[assignment]
     if task.is_of_pictures:  # whose labels may be anything: nobody looks at them
         image_fields.refuse_arrays(opened)
     else:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import glob
 import os
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from mxtrain.config.flags.arguments import Parser
+from mxtrain.config.values import addresses
+from mxtrain.config.values.addresses import Address
 from mxtrain.core import outputs, regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import input_files
@@ -31,9 +33,10 @@ def parser() -> Parser:
     flags.add_argument(
         "inputs",
         nargs="*",
-        type=Path,
+        type=addresses.path,
         metavar="[RUN] INPUT",
-        help="files, folders, patterns and .rec files, after the run unless --run names it; - reads paths from stdin",
+        help="files, folders, patterns, .rec files and addresses of such, after the run unless --run names it; - reads "
+        "paths from stdin",
     )
     flags.add_argument(
         "--text",
@@ -142,9 +145,9 @@ def check_inputs(options: argparse.Namespace) -> None:
         raise DataError(f"{words[0]}: {problems[0]}")
 
 
-def _problem(word: Path) -> str | None:
+def _problem(word: PurePath) -> str | None:
     """Return why a word is no input; None where it is one, or only reading shows it."""
-    if str(word) == "-" or os.path.isdir(word) or glob.has_magic(str(word)):
+    if isinstance(word, Address) or str(word) == "-" or os.path.isdir(word) or glob.has_magic(str(word)):
         return None
     return regular_files.problem(word)
 

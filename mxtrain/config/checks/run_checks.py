@@ -36,7 +36,7 @@ from mxtrain.config.components import (
 )
 from mxtrain.config.flags import arguments
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
-from mxtrain.config.values import mean_deviation, rate_scales, sizes, step_range
+from mxtrain.config.values import addresses, mean_deviation, rate_scales, sizes, step_range
 from mxtrain.core import command_name
 from mxtrain.core.errors import UsageError, nearest
 from mxtrain.core.system import gpus, kernels
@@ -92,6 +92,10 @@ def _check_purpose(run: Run) -> None:
         raise UsageError(
             f"--train is missing: give a .rec file; {command_name.packer()} pack makes one from a folder"
         )
+    if output.mirror:
+        if not addresses.is_address(output.mirror):
+            raise UsageError(f"--mirror {output.mirror}: give an address, as s3://bucket/runs/photos")
+        addresses.parse("--mirror", output.mirror)
     if not output.out:
         raise UsageError("--out is empty; give a folder, or . for this one")
 
@@ -284,6 +288,8 @@ def _check_initial_weights(run: Run) -> None:
     if run.output.resume != "never" or not checkpoints.exists():
         return
     for flag, origin in (("--pretrained", run.model.pretrained), ("--teacher", run.model.teacher)):
+        if addresses.is_address(origin):
+            continue
         path = Path(origin or "/").resolve()
         if path == checkpoints.parent or checkpoints in (path, *path.parents):
             raise UsageError(f"{flag} {origin}: --resume never would set it aside; give another --out")

@@ -14,6 +14,10 @@ class Output:
     """The run folder, checkpoints and logs."""
 
     out: str = flag("runs/latest", "the run folder")
+    mirror: str = flag(
+        "",
+        "a folder in an object store for a copy of the run folder, as s3://bucket/runs/photos",
+    )
     resume: str = flag(
         "auto", "auto: continue from the run folder's newest checkpoint | never | PATH of a checkpoint"
     )

@@ -6,7 +6,7 @@ Owns telling one from the other, and what an address may not hold. Reads nothing
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from urllib.parse import urlsplit
 
 from mxtrain.core.errors import UsageError
@@ -64,6 +64,11 @@ def parse(flag: str, text: str) -> Address:
             f"{flag} {text}: no store is reached by {scheme}://; give one of {', '.join(SCHEMES)}"
         )
     return Address(text)
+
+
+def path(text: str) -> PurePath:
+    """Return what a text names: an address, or a path of this machine."""
+    return parse("", text) if is_address(text) else Path(local(text))
 
 
 def refuse(flag: str, text: str) -> None:

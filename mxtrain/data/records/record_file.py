@@ -126,6 +126,11 @@ class RecordFile:
         self._file.will_need(self._offsets[positions].tolist(), self._ends[positions].tolist())
 
     @property
+    def remotes(self) -> list[RemoteBytes]:
+        """Those of its files that are in a store."""
+        return [self._file.remote] if self._file.remote else []
+
+    @property
     def lookahead(self) -> int:
         """The number of samples to announce to `will_need` before they are used: of a local file none but the next."""
         if not self._file.is_remote:

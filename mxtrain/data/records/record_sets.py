@@ -22,6 +22,7 @@ from mxtrain.data.records.record_file import RecordFile, open_records
 from mxtrain.data.records.recordio import Floats, Ints
 from mxtrain.data.storage import stores
 from mxtrain.data.storage.options import DEFAULTS, StorageOptions
+from mxtrain.data.storage.remote_bytes import RemoteBytes
 
 OPENED_AT_ONCE = 16  # files in a store
 SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)\.rec")
@@ -72,6 +73,11 @@ class RecordSet:
         numbers = np.searchsorted(self._starts, positions, side="right") - 1
         for number in np.unique(numbers).tolist():
             self._parts[number].will_need(positions[numbers == number] - self._starts[number])
+
+    @property
+    def remotes(self) -> list[RemoteBytes]:
+        """Those of its files that are in a store."""
+        return [file for part in self._parts for file in part.remotes]
 
     @property
     def lookahead(self) -> int:

@@ -27,7 +27,7 @@ class RecordIOFile:
     """
 
     def __init__(self, beside: Path, remote: RemoteBytes | None = None):
-        self.beside, self._remote = beside, remote
+        self.beside, self.remote = beside, remote
         self.path: PurePath = remote.address if remote else beside
         self._bytes = remote or _local(beside)
         self.is_remote = self._bytes.is_remote
@@ -93,7 +93,7 @@ class RecordIOFile:
 
     def __reduce__(self) -> tuple[type[RecordIOFile], tuple[Path, RemoteBytes | None]]:
         """Pickle what another process opens the same file by."""
-        return RecordIOFile, (self.beside.absolute(), self._remote)
+        return RecordIOFile, (self.beside.absolute(), self.remote)
 
     def cut(self, offsets: Ints) -> None:
         """Take note of the offsets of all records, sorted."""

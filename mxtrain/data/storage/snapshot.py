@@ -22,6 +22,7 @@ from mxtrain.data.storage import stores
 from mxtrain.data.storage.options import StorageOptions
 from mxtrain.data.storage.stores import FileVersion
 
+DOWNLOADS = 8  # at once
 TOKENIZER = "tokenizer.json"
 
 
@@ -65,8 +66,24 @@ def local_copy(address: Address, options: StorageOptions) -> Path:
     return folder / address.name
 
 
+def local_folder(address: Address, options: StorageOptions) -> Path | None:
+    """Return a local copy of a folder with all files under it; None where there is no file under it."""
+    names = stores.under(address, options.patience)
+    with concurrent.futures.ThreadPoolExecutor(DOWNLOADS) as pool:
+        versions = list(pool.map(lambda each: stores.version(each, options.patience), names))
+        known = {each: version for each, version in zip(names, versions) if version is not None}
+        if not known:
+            return None
+        folder = _folder(address, known, options) / address.name
+        targets = {each: folder / each.relative_to(address) for each in known}
+        for parent in {target.parent for target in targets.values()}:
+            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        list(pool.map(lambda each: _download(each, known[each], targets[each], options), known))
+    return folder
+
+
 def _folder(address: Address, known: dict[Address, FileVersion], options: StorageOptions) -> Path:
-    rows = sorted((each.name, *version) for each, version in known.items())
+    rows = sorted((str(each), *version) for each, version in known.items())
     digest = hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
     parts = str(address.parent).replace("://", "/", 1).split("/")
     return Path(options.cache_folder, "files", *parts, digest)

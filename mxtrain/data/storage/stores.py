@@ -100,6 +100,21 @@ def matching(address: Address, patience: float) -> list[Address]:
     return sorted(Address(f"{address.scheme}://{name.lstrip('/')}") for name in names)
 
 
+def under(address: Address, patience: float) -> list[Address]:
+    """Return the files under a folder, at any depth, sorted; none where there is no such folder."""
+
+    def request(fs: Any, path: str) -> list[str]:
+        fs.invalidate_cache()
+        found: list[str] = fs.find(path)
+        return found
+
+    try:
+        names = _patiently(address, request, patience)
+    except FileNotFoundError:
+        return []
+    return sorted(Address(f"{address.scheme}://{name.lstrip('/')}") for name in names)
+
+
 def write(address: Address, path: str, patience: float) -> None:
     """Upload a local file; the store shows it when it is whole."""
     if address.scheme in ("http", "https"):

@@ -21,7 +21,7 @@ from mxtrain.data.user.streams import Stream
 from mxtrain.data.user.user_datasets import UserBatches
 from mxtrain.doctor.machine import disk_advice
 from mxtrain.doctor.net import net_doctor
-from mxtrain.doctor.run import micro_batch, rate_choice, run_files, run_speed, trials
+from mxtrain.doctor.run import micro_batch, rate_choice, run_files, run_speed, store_rates, trials
 from mxtrain.doctor.run.rate_choice import RateChoice
 from mxtrain.doctor.run.rates import Rate
 from mxtrain.doctor.run.trials import Bench
@@ -82,7 +82,11 @@ def examine(run: Run, options: DoctorOptions) -> dict[str, Any]:
     if findings["data"] and findings["compute"]:
         per_second = bench.local_workers * findings["compute"]["rate"].median
         decoded = max((entry.get("bytes", 0) for entry in findings["data"]["variants"]), default=0)
-        findings["files"] = run_files.examine(inputs.train.files, len(inputs.train), per_second, decoded)
+        remotes = getattr(inputs.train, "remotes", [])
+        if remotes:
+            findings["store"] = store_rates.examine(remotes, len(inputs.train), run.data.order, per_second)
+        files = [] if remotes else inputs.train.files
+        findings["files"] = run_files.examine(files, len(inputs.train), per_second, decoded)
     if "comm" in only and is_cluster:
         computed = findings["compute"] or trials.measure(bench, "compute", seconds=0, with_loader=False)
         findings["comm"] = run_speed.comm(bench, computed["gradients"], seconds)
@@ -134,6 +138,9 @@ def rows(
     if findings.get("files"):
         lines.append(("files", disk_advice.in_words(findings["files"])))
         advised += findings["files"]["advice"]
+    if "store" in findings:
+        lines.append(("store", store_rates.in_words(findings["store"])))
+        advised += findings["store"]["advice"]
     if "micro_batch" in findings:
         lines += micro_batch.rows(findings["micro_batch"], unit, units)
         advised += micro_batch.advice(findings["micro_batch"], unit, units)

@@ -26,7 +26,7 @@ from mxtrain.data.interfaces import Dataset
 OWN_FLAGS = {
     *("train", "val", "out", "cache", "cache_dir", "loader", "loader_workers", "prefetch_mb", "threads"),
     *("pretrained", "teacher", "amp_table", "log", "log_level", "max_restarts", "num_workers", "min_workers"),
-    *("start_timeout", "storage_cache", "storage_cache_mb", "storage_patience"),
+    *("start_timeout", "mirror", "storage_cache", "storage_cache_mb", "storage_patience"),
 }
 FOLDER_ID = ".folder"
 

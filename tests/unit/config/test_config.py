@@ -116,6 +116,7 @@ FLAGS = [
     "--max-steps",
     "--seed",
     "--out",
+    "--mirror",
     "--resume",
     "--checkpoint-steps",
     "--checkpoint-minutes",

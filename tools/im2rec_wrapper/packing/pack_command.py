@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import shutil
 from pathlib import Path
 from typing import Any
 
 from mxtrain.config.checks.bounds import MOST_LIST_LENGTH
 from mxtrain.config.flags.arguments import LARGEST_SEED
+from mxtrain.config.values import addresses
 from mxtrain.data.sources.source_types import SOURCE_TYPES
 
 from ..arguments import fraction, whole_number
@@ -25,7 +28,10 @@ def add(commands: Any) -> None:
     )
     pack.add_argument("source", metavar="SOURCE", type=Path, help="see docs/packing.md for what it may be")
     pack.add_argument(
-        "out", metavar="OUT", type=Path, help="folder, or without --split a name ending in .rec"
+        "out",
+        metavar="OUT",
+        type=addresses.path,
+        help="folder, or without --split a name ending in .rec; an address, as s3://bucket/photos, is one in a store",
     )
     _add_source(pack)
     _add_columns(pack)
@@ -232,4 +238,23 @@ def _run(parsed: argparse.Namespace) -> None:
         num_workers=parsed.workers,
         quiet=parsed.quiet,
     )
-    pack(parsed.source, parsed.out, options)
+    if isinstance(parsed.out, addresses.Address):
+        _pack_into_store(parsed.source, parsed.out, options)
+    else:
+        pack(parsed.source, parsed.out, options)
+
+
+def _pack_into_store(source: Any, out: addresses.Address, options: Any) -> None:
+    """Pack on this machine's disk, where the same command resumes, and upload what was packed."""
+    from mxtrain.data.records.record_upload import upload
+    from mxtrain.data.storage.options import DEFAULTS
+
+    from .pack import pack
+
+    folder = DEFAULTS.cache_folder / "packs" / hashlib.sha256(str(out).encode()).hexdigest()[:16]
+    is_file = out.suffix == ".rec"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    pack(source, folder / out.name if is_file else folder, options)
+    for rec in sorted(folder.glob("*.rec")):
+        print(f"wrote {upload(rec, out.parent if is_file else out)}", flush=True)
+    shutil.rmtree(folder)
