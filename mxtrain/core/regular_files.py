@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
+from pathlib import Path, PurePath
 
 _REFUSED_TYPES = {
     stat.S_IFIFO: "a named pipe, not a file",
@@ -18,12 +18,12 @@ _REFUSED_TYPES = {
 }
 
 
-def require(path: str | Path) -> None:
+def require(path: str | PurePath) -> None:
     """Raise OSError unless `path` is, or links to, a regular file."""
     _require(os.stat(path), path)
 
 
-def problem(path: str | Path) -> str | None:
+def problem(path: str | PurePath) -> str | None:
     """Return why `path` cannot be read as a file; None if it can."""
     try:
         require(path)
@@ -54,7 +54,7 @@ def read(path: str | Path) -> bytes:
         return file.read()
 
 
-def _require(status: os.stat_result, path: str | Path) -> None:
+def _require(status: os.stat_result, path: str | PurePath) -> None:
     file_type = stat.S_IFMT(status.st_mode)
     if file_type == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))

@@ -1,4 +1,4 @@
-"""What an epoch asks of an object store, and how fast the store answers.
+"""Rates of an object store, and the requests and bytes that an epoch asks it for.
 
 Owns the measurement, which asks for a few blocks past the cache, and the arithmetic of requests and bytes. The words
 for local files are `doctor/machine/disk_advice.py`'s.
@@ -22,7 +22,7 @@ MOST_BLOCKS = 16
 
 
 class EpochCost(NamedTuple):
-    """What an epoch asks for, the first one and each later one."""
+    """The ranges and bytes that an epoch asks for, the first one and each later one."""
 
     requests: int
     num_bytes: int
@@ -66,14 +66,14 @@ def examine(files: Sequence[RemoteBytes], num_samples: int, order: str, per_seco
     return {"cost": cost, "wait": wait, "bytes_per_second": rate, "needed": needed, "advice": advice}
 
 
-def in_words(found: dict[str, Any]) -> list[str]:
+def in_words(findings: dict[str, Any]) -> list[str]:
     """Return the measurement in lines of a table."""
-    cost = found["cost"]
+    cost = findings["cost"]
     return [
         f"an epoch asks for {cost.requests:,} ranges, {cost.num_bytes / 1e9:.2f} GB"
         + ("" if cost.later_requests else "; later ones for none, all is in the cache"),
-        f"the store answers after {1e3 * found['wait']:.0f} ms and gives {found['bytes_per_second'] / 1e6:.0f} MB/s by "
-        f"{AT_ONCE} requests at once; the run would take {found['needed'] / 1e6:.0f} MB/s",
+        f"the store answers after {1e3 * findings['wait']:.0f} ms and gives "
+        f"{findings['bytes_per_second'] / 1e6:.0f} MB/s by {AT_ONCE} requests at once; the run would take {findings['needed'] / 1e6:.0f} MB/s",
     ]
 
 
