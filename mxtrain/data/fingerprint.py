@@ -16,7 +16,6 @@ from mxtrain.data.arrays.array_sets import ArrayRecords
 from mxtrain.data.interfaces import Dataset
 from mxtrain.data.records.record_file import RecordFile
 from mxtrain.data.records.record_sets import RecordSet
-from mxtrain.data.sources.source_records import SourceRecords
 from mxtrain.data.text.windows import Windows
 from mxtrain.data.user.streams import Stream
 
@@ -37,8 +36,9 @@ def fingerprint_of(dataset: Dataset) -> dict[str, str]:
     """
     if isinstance(dataset, Stream):
         return {"beginning": dataset.beginning}
-    if isinstance(dataset, SourceRecords):
-        return {"labels": _digest(dataset.flat_labels()), "contents": _contents(dataset)}
+    source: Any = dataset
+    if getattr(source, "is_source", False):
+        return {"labels": _digest(source.flat_labels()), "contents": _contents(source)}
     if isinstance(dataset, Windows):
         return fingerprint_of(dataset.documents)
     files = dataset if isinstance(dataset, (RecordFile, RecordSet)) else None

@@ -20,7 +20,7 @@ from mxtrain.data.arrays.array_sets import ArrayRecords
 from mxtrain.data.ids import id_tables
 from mxtrain.data.interfaces import Dataset, Records
 from mxtrain.data.records.record_sets import open_set
-from mxtrain.data.sources.source_records import Labels, open_pictures
+from mxtrain.data.sources.pictures import Labels, open_pictures
 from mxtrain.data.storage import options
 from mxtrain.data.user.streams import NUM_FIRST, Stream, is_stream
 from mxtrain.data.user.user_datasets import UserBatches, UserDataset, is_data_loader
@@ -81,7 +81,11 @@ def _opened(flag: str, source: str, run: Run, like: Like, objects: ProgramObject
     if defaults.samples == known_tasks.PICTURES:
         are_several = run.model.task in ("multilabel", "regression")
         labels = Labels(defaults.has_boxes, defaults.has_masks, are_several)
-        return open_pictures(source, labels, options.of_flags(run.data))
+        try:
+            return open_pictures(source, labels, options.of_flags(run.data))
+        except UsageError:
+            if suffix not in tables.SUFFIXES:  # else it is no list of pictures, but a table
+                raise
     if suffix not in tables.SUFFIXES:
         return open_set(source, options.of_flags(run.data))
     task = tasks.class_of(run, objects)

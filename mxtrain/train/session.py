@@ -148,18 +148,25 @@ def job_of(
 
 def plan_lines(job: TrainingJob, inputs: RunInputs) -> list[str]:
     """Return lines that say what is going to happen: the data, the cut of the batch, the learning rate."""
-    from mxtrain.data.sources import packing_gain
-    from mxtrain.data.sources.source_records import SourceRecords
     from mxtrain.optim import schedules
 
     is_chosen = job.run.data.augment == inputs.task.run.data.augment
     return [
         f"{inputs.train.path}: {len(inputs.train)} samples, {job.task.summary()}",
-        *([packing_gain.in_words(inputs.train)] if isinstance(inputs.train, SourceRecords) else []),
+        *_source_lines(inputs.train),
         *([inputs.augment_line] if inputs.augment_line and is_chosen else []),
         str(job.plan.batch),
         schedules.summary(job.run.optim, job.plan.length, job.task.objects),
     ]
+
+
+def _source_lines(train: Any) -> list[str]:
+    """Return the line about a source that is not packed."""
+    if not getattr(train, "is_source", False):
+        return []
+    from mxtrain.data.sources import packing_gain
+
+    return [packing_gain.in_words(train)]
 
 
 def prepare(

@@ -10,22 +10,21 @@ from __future__ import annotations
 import os
 import zlib
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 import numpy as np
 
 from mxtrain.core.errors import DataError
 from mxtrain.data.decode import pillow_decode
 from mxtrain.data.decode.jpeg import BadPicture
-from mxtrain.data.interfaces import Record, Records
-from mxtrain.data.records.record_sets import open_set
+from mxtrain.data.interfaces import Record
 from mxtrain.data.records.recordio import Floats, Ints
 from mxtrain.data.sources import order
 from mxtrain.data.sources.item import BadItem, Source
 from mxtrain.data.sources.opening import SourceOptions, open_source
+from mxtrain.data.sources.pictures import ONE_LABEL, Labels
 from mxtrain.data.sources.recognise import recognise
 from mxtrain.data.sources.source_types import SOURCE_TYPES
-from mxtrain.data.storage.options import DEFAULTS, StorageOptions
 
 SEED = 0  # of the order, as `pack` has it where none is asked for
 # What a task's labels make of a type that could be several.
@@ -35,6 +34,8 @@ OF_MASKS = {"voc": "masks", "coco": "coco_masks", "yolo": "yolo_masks", "csv": "
 
 class SourceRecords:
     """The `Records` of a source."""
+
+    is_source = True  # by which others know one without importing this
 
     def __init__(self, path: Path, source: Source, source_type: str, options: SourceOptions):
         self.path, self.source_type = path, source_type
@@ -117,17 +118,6 @@ class SourceRecords:
         )
 
 
-class Labels(NamedTuple):
-    """The labels that a task needs: one a picture, or these."""
-
-    are_boxes: bool = False
-    are_masks: bool = False
-    are_several: bool = False
-
-
-ONE_LABEL = Labels()
-
-
 def open_records(path: Path, labels: Labels = ONE_LABEL) -> SourceRecords:
     """Open a source of pictures by its path, of the type that a task's labels need.
 
@@ -158,22 +148,3 @@ def _reopen(path: Path, source_type: str, options: SourceOptions, names: int) ->
             f"{path}: holds other files than a moment ago; leave it alone while it is learnt from"
         )
     return records
-
-
-def open_pictures(text: str, labels: Labels = ONE_LABEL, storage: StorageOptions = DEFAULTS) -> Records:
-    """Open pictures by what a flag names: .rec files, or what `pack` makes such of, where it lies.
-
-    Args:
-        text: one .rec or several, a pattern, or the path of a source.
-        labels: those that are needed.
-        storage: of .rec files in object stores.
-
-    Returns:
-        The records; DataError or UsageError where nothing can be made of the text.
-    """
-    path = Path(text)
-    if not path.exists() or path.suffix.lower() == ".rec":
-        return open_set(text, storage)
-    if path.is_dir() and recognise(path) == "rec":
-        return open_set(",".join(sorted(str(each) for each in path.glob("*.rec"))))
-    return open_records(path, labels)

@@ -73,7 +73,8 @@ def in_words(findings: dict[str, Any]) -> list[str]:
         f"an epoch asks for {cost.requests:,} ranges, {cost.num_bytes / 1e9:.2f} GB"
         + ("" if cost.later_requests else "; later ones for none, all is in the cache"),
         f"the store answers after {1e3 * findings['wait']:.0f} ms and gives "
-        f"{findings['bytes_per_second'] / 1e6:.0f} MB/s by {AT_ONCE} requests at once; the run would take {findings['needed'] / 1e6:.0f} MB/s",
+        f"{findings['bytes_per_second'] / 1e6:.0f} MB/s by {AT_ONCE} requests at once; the run would take "
+        f"{findings['needed'] / 1e6:.0f} MB/s",
     ]
 
 

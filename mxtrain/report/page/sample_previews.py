@@ -118,7 +118,7 @@ def _shown(
 
 def _pictures(val: str, positions: tuple[int, ...], boxes: tuple[Any, ...]) -> dict[int, dict[str, str]]:
     from mxtrain.data.decode import decoding
-    from mxtrain.data.sources.source_records import Labels, open_pictures
+    from mxtrain.data.sources.pictures import Labels, open_pictures
 
     records = open_pictures(val, Labels(are_boxes=any(map(any, boxes))))
     found = {}
@@ -141,7 +141,7 @@ def _masked(
     from mxtrain.data.augment.mask_transforms import nearest
     from mxtrain.data.decode import decoding
     from mxtrain.data.masks import mask_drawing, mask_format
-    from mxtrain.data.sources.source_records import Labels, open_pictures
+    from mxtrain.data.sources.pictures import Labels, open_pictures
 
     records = open_pictures(val, Labels(are_masks=True))
     found = {}

@@ -19,7 +19,7 @@ from mxtrain.data.decode import decoding
 from mxtrain.data.fingerprint import fingerprint_of
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.sources import packing_gain, source_records
-from mxtrain.data.sources.source_records import Labels, open_pictures
+from mxtrain.data.sources.pictures import Labels, open_pictures
 from tests.support.data import binary_sources
 from tests.support.data.pictures import jpeg, picture
 from tools.im2rec_wrapper.packing.options import Options
