@@ -27,6 +27,8 @@ from mxtrain.data.user.user_datasets import UserBatches, UserDataset, is_data_lo
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 
+ONLY_ARRAYS = (".npz", ".npy", ".parquet")  # in which no pictures are; other tables may list or hold some
+
 Like = Union[Task, Dataset, None]
 
 
@@ -78,7 +80,7 @@ def _opened(flag: str, source: str, run: Run, like: Like, objects: ProgramObject
             f"{Path(source).stem}:data"
         )
     defaults = known_tasks.defaults_of(run.model.task)
-    if defaults.samples == known_tasks.PICTURES:
+    if defaults.samples == known_tasks.PICTURES and suffix not in ONLY_ARRAYS:
         are_several = run.model.task in ("multilabel", "regression")
         labels = Labels(defaults.has_boxes, defaults.has_masks, are_several)
         try:

@@ -24,7 +24,7 @@ from mxtrain.config.components import (
     tasks,
 )
 from mxtrain.config.flags.arguments import png_path
-from mxtrain.config.values import mean_deviation
+from mxtrain.config.values import mean_deviation, orders
 
 # The words that a flag of fit takes, and flags whose value is a path, of fit and of others; the rest are free.
 WORDS: dict[str, Sequence[str]] = {
@@ -60,6 +60,7 @@ WORDS: dict[str, Sequence[str]] = {
     "model": tuple(nets.NETS),
     "normalize": choices.NORMALIZE,
     "optimizer": tuple(optimizers.OPTIMIZERS),
+    "order": (orders.PERMUTATION, orders.WINDOWS),
     "prune_by": choices.PRUNED,
     "resume": ("auto", "never"),
     "sampling": choices.SAMPLINGS,

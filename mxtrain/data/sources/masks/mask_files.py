@@ -15,6 +15,7 @@ from PIL import Image
 
 from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError
+from mxtrain.data.decode import orientation
 from mxtrain.data.fields import Array
 from mxtrain.data.masks.mask_format import IGNORED
 from mxtrain.data.sources.item import BadItem
@@ -61,6 +62,9 @@ def read(path: Path, colours: Mapping[Colour, int], shift: int = 0) -> Array:
     data = regular_files.read(str(path))
     if data.startswith(b"\xff\xd8"):
         raise BadItem(f"its mask {path.name} is a JPEG, which has lost classes at borders; give PNG")
+    chunks = list(orientation.png_chunks(data))
+    if chunks and chunks[-1][0] != b"IEND":  # other packages may have told Pillow to pass over it
+        raise BadItem(f"its mask {path.name} is no whole picture: it is cut short")
     try:
         with Image.open(io.BytesIO(data)) as picture:
             if picture.mode in OF_NUMBERS:
