@@ -26,19 +26,13 @@ def class_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[s
     `num_classes` is --num-classes; 0 takes as many as the training set has. DataError names the first record, or file,
     that does not fit.
     """
-    names = train.class_names
-    if names and num_classes and len(names) > num_classes:
-        raise DataError(
-            f"{train.path}: has {len(names)} classes, but --num-classes is {num_classes}; leave it out or raise it"
-        )
-    count = num_classes or (len(names) if names else 0)
+    count = label_checks.num_listed(train, num_classes)
     largest = _largest_class(train, count or MOST_CLASSES)
     if largest < 0 and hasattr(train, "label_rows"):
         raise DataError(f"{train.path}: has no box in any picture; there is nothing to learn from")
     if largest < 0 and not count:
         raise UsageError(f"{train.path}: its boxes are not known beforehand; give --num-classes")
-    outputs = count or largest + 1
-    every = [names[number] if names and number < len(names) else str(number) for number in range(outputs)]
+    every = label_checks.names_of_outputs(train, count or largest + 1)
     if val is not None:
         check(val, every)
     return every

@@ -22,21 +22,36 @@ def class_names(train: Dataset, val: Dataset | None, num_classes: int, of_text: 
     `num_classes` is --num-classes; 0 takes as many as the training set has. A class without a name is called by its
     number. DataError names the first record, or file, that does not fit.
     """
-    names, labels = train.class_names, _class_labels(train, of_text)
-    count = num_classes or (len(names) if names else _num_classes(train, labels))
-    if names and len(names) > count:
-        raise DataError(
-            f"{train.path}: has {len(names)} classes, but --num-classes is {count}; leave it out or raise it"
-        )
+    labels = _class_labels(train, of_text)
+    count = num_listed(train, num_classes) or _num_classes(train, labels)
     if count < 2:
         raise DataError(
             f"{train.path}: holds {count} class; a classifier needs at least two{_instead_of_one(labels)}"
         )
-    outputs = [names[i] if names and i < len(names) else str(i) for i in range(count)]
+    outputs = names_of_outputs(train, count)
     _refuse_out_of_range(train, labels, count, "give --num-classes or pack again")
     if val is not None:
         check(val, outputs, of_text)
     return outputs
+
+
+def num_listed(train: Dataset, num_classes: int) -> int:
+    """Return --num-classes, where it is 0 as many as the class list names; 0 where neither says so.
+
+    DataError where the list has more.
+    """
+    num_names = len(train.class_names or ())
+    if num_classes and num_names > num_classes:
+        raise DataError(
+            f"{train.path}: has {num_names} classes, but --num-classes is {num_classes}; leave it out or raise it"
+        )
+    return num_classes or num_names
+
+
+def names_of_outputs(train: Dataset, count: int) -> list[str]:
+    """Return so many names of classes: those of the class list, and numbers where it ends."""
+    names = train.class_names or []
+    return [*names[:count], *map(str, range(len(names), count))]
 
 
 def _instead_of_one(labels: Array) -> str:

@@ -26,17 +26,12 @@ def class_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[s
     `num_classes` is --num-classes; 0 takes as many as the training set names. DataError names the first record, or
     file, that does not fit.
     """
-    names = train.class_names
-    if names and num_classes and len(names) > num_classes:
-        raise DataError(
-            f"{train.path}: has {len(names)} classes, but --num-classes is {num_classes}; leave it out or raise it"
-        )
-    count = num_classes or len(names or ())
+    count = label_checks.num_listed(train, num_classes)
     if not count:
         raise UsageError(f"{train.path}: names no classes; give --num-classes")
     if not 2 <= count <= MOST_CLASSES:
         raise UsageError(f"{train.path}: has {count} classes; masks tell from 2 to {MOST_CLASSES} apart")
-    every = [names[number] if names and number < len(names) else str(number) for number in range(count)]
+    every = label_checks.names_of_outputs(train, count)
     if not pixel_counts(train, count).any() and hasattr(train, "read"):
         raise DataError(f"{train.path}: no pixel of any mask counts; there is nothing to learn from")
     if val is not None:
