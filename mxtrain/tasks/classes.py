@@ -1,4 +1,4 @@
-"""The common parts of tasks of classes: how classes are described, the losses of a micro-batch, answers in words.
+"""The common parts of tasks of classes: their base, descriptions, the losses of a micro-batch, answers in words.
 
 Owns the half of a task behind the net, where that answers with one of several classes for each sample.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks.inputs.net_inputs import OF_COLOURED_PICTURES, NetInputs
-from mxtrain.tasks.task import Description, Outcome
+from mxtrain.tasks.task import Description, Outcome, Task, TaskPrediction
 
 if TYPE_CHECKING:
     from mxtrain.models.heads.chunked_head import Softmax
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 HEAD_CLASSES = "head_classes"  # in the arrays of a micro-batch: those over which its loss is, if not all
 # Of an evaluation of a head in chunks, where nothing has the scores of all classes.
 RANK_COLUMNS = ("rank", "predicted", "probability", "label_probability")
+
+
+class TaskOfClasses(Task, TaskPrediction):
+    """The base of tasks whose description has `class_names`, one for each class that a net tells apart."""
+
+    @property
+    def class_names(self) -> list[str]:
+        names: list[str] = self.description["class_names"]
+        return names
 
 
 def probabilities(scores: Array) -> Array:

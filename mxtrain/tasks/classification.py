@@ -27,6 +27,7 @@ from mxtrain.tasks.classes import (
     HEAD_CLASSES,
     ChunkedForward,
     ClassificationForward,
+    TaskOfClasses,
     answered,
     answered_in_ranks,
     classes_in_words,
@@ -35,7 +36,7 @@ from mxtrain.tasks.classes import (
 )
 from mxtrain.tasks.inputs.net_inputs import NetInputs, Pictures
 from mxtrain.tasks.metrics.metrics import Accuracy, RankAccuracy
-from mxtrain.tasks.task import Description, Forward, Metric, Output, Score, Task, TaskPrediction
+from mxtrain.tasks.task import Description, Forward, Metric, Output, Score
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 COSINE_SCALE = "cosine_scale"  # in descriptions
 
 
-class Classification(Task, TaskPrediction):
+class Classification(TaskOfClasses):
     """The task; its description has `class_names`, a name for each output of the net, `class_weights` if given, and
     `cosine_scale` where the net's head answers with scaled cosines, as --loss has it."""
 
@@ -77,11 +78,6 @@ class Classification(Task, TaskPrediction):
     def numbered(cls, run: Run, num_classes: int) -> Classification:
         """Return the task of classes that are called by their numbers, where there is no data."""
         return cls(run, {"class_names": list(map(str, range(num_classes))), **_described_head(run)})
-
-    @property
-    def class_names(self) -> list[str]:
-        names: list[str] = self.description["class_names"]
-        return names
 
     @property
     def fields(self) -> Sequence[Field]:

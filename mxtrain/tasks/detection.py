@@ -24,9 +24,10 @@ from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.models.contract import Contract, pictures_in_words
 from mxtrain.tasks import task_flags
+from mxtrain.tasks.classes import TaskOfClasses
 from mxtrain.tasks.inputs.net_inputs import NetInputs, Pictures
 from mxtrain.tasks.metrics.detection_report import DetectionReport
-from mxtrain.tasks.task import Description, Outcome, Score, Task, TaskPrediction
+from mxtrain.tasks.task import Description, Outcome, Score
 
 if TYPE_CHECKING:
     from mxtrain.models.detectors.coder import BoxCoder
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 WORST_SHOWN, WORST_BOXES = 5, 50  # detections and boxes of a sample that an evaluation tells
 
 
-class Detection(Task, TaskPrediction):
+class Detection(TaskOfClasses):
     """The task; its description has `class_names`."""
 
     flags = (task_flags.OF_PICTURES - {"mixup", "cutmix", "val_resize", "cache", "channels"}) | {
@@ -53,11 +54,6 @@ class Detection(Task, TaskPrediction):
         box_checks.refuse_mixing(box_fields.transform_of(run, is_training=True), train)
         names = box_checks.class_names(train, val, run.data.num_classes)
         return {"class_names": names, **normalization.described(run, train)}
-
-    @property
-    def class_names(self) -> list[str]:
-        names: list[str] = self.description["class_names"]
-        return names
 
     @property
     def fields(self) -> Sequence[Field]:

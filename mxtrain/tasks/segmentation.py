@@ -26,10 +26,10 @@ from mxtrain.data.masks.mask_fields import MaskReader
 from mxtrain.data.masks.mask_format import IGNORED
 from mxtrain.models.contract import Contract, pictures_in_words
 from mxtrain.tasks import task_flags
-from mxtrain.tasks.classes import described
+from mxtrain.tasks.classes import TaskOfClasses, described
 from mxtrain.tasks.inputs.net_inputs import NetInputs, Pictures
 from mxtrain.tasks.metrics.segmentation_report import SegmentationReport, counts_of, numbers_and_record
-from mxtrain.tasks.task import Description, Outcome, Score, Task, TaskPrediction
+from mxtrain.tasks.task import Description, Outcome, Score
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MOST_TAKEN = 5  # pairs of classes of a sample that an evaluation tells
 
 
-class Segmentation(Task, TaskPrediction):
+class Segmentation(TaskOfClasses):
     """The task; its description has `class_names`, and `class_weights` if they count unlike."""
 
     flags = (task_flags.OF_PICTURES - {"mixup", "cutmix", "val_resize", "cache", "channels"}) | {
@@ -57,11 +57,6 @@ class Segmentation(Task, TaskPrediction):
         names = mask_checks.class_names(train, val, run.data.num_classes)
         weights = mask_checks.weights(run.model.class_weights, train, names)
         return {**described(names, weights), **normalization.described(run, train)}
-
-    @property
-    def class_names(self) -> list[str]:
-        names: list[str] = self.description["class_names"]
-        return names
 
     @property
     def fields(self) -> Sequence[Field]:
@@ -211,12 +206,8 @@ class SegmentationForward:
         data, mask = self.inputs(arrays)[0], arrays["mask"]
         answer = self._answer(net, data)
         on_host = mask.asnumpy()
-        counts = np.where(on_host == IGNORED, 0, 1).astype(np.float32)
-        if self.class_weights is not None:
-            of_classes = np.zeros(IGNORED + 1, np.float32)
-            of_classes[: self.num_classes] = self.class_weights
-            counts = of_classes[on_host]
-        label = mx.nd.array(np.where(on_host == IGNORED, 0, on_host), ctx=data.context, dtype="float32")
+        is_known, counts = on_host != IGNORED, self._counts()[on_host]
+        label = mx.nd.array(np.where(is_known, on_host, 0), ctx=data.context, dtype="float32")
         weights = mx.nd.array(counts, ctx=data.context)
         losses: Any = 0
         heads = [1.0, self.aux_weight] if self.aux_weight and answer.shape[1] > self.num_classes else [1.0]
@@ -229,10 +220,16 @@ class SegmentationForward:
             if not number:
                 found = logits.argmax(axis=-1)
         with mx.autograd.pause():
-            is_right = (found == label) * (mx.nd.array(on_host != IGNORED, ctx=data.context))
-            means = {"pixel_accuracy": (is_right.sum(axis=2).sum(), float((on_host != IGNORED).sum()))}
+            is_right = (found == label) * mx.nd.array(is_known, ctx=data.context)
+            means = {"pixel_accuracy": (is_right.sum(axis=2).sum(), float(is_known.sum()))}
             output = self._seen(net, data) if self.views else found
         return Outcome(losses, float(counts.sum(dtype=np.float64)), means, output)
+
+    def _counts(self) -> Array:
+        """Return how much a pixel counts, by the number in its mask."""
+        counts: Array = np.zeros(IGNORED + 1, np.float32)
+        counts[: self.num_classes] = 1 if self.class_weights is None else self.class_weights
+        return counts
 
     def logits(self, net: Net, data: NDArray) -> NDArray:
         """Return what a net says of each pixel of pictures."""

@@ -23,8 +23,8 @@ from mxtrain.data.text import text_augment, text_files, texts, tokenizers
 from mxtrain.data.text.texts import TextReader
 from mxtrain.data.text.tokens import OF_TOKENS, TokenFormat, format_of, refuse_other
 from mxtrain.models.contract import Contract
-from mxtrain.tasks.classes import counted, described
-from mxtrain.tasks.task import Description, Outcome, Output, Task, TaskPrediction
+from mxtrain.tasks.classes import TaskOfClasses, counted, described
+from mxtrain.tasks.task import Description, Outcome, Output
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _OF_FORMAT = ("vocab_size", "end_token", "dtype")
 
 
-class TextTask(Task, TaskPrediction):
+class TextTask(TaskOfClasses):
     """The base of both tasks; the description has class names, what is known of tokens, and the window."""
 
     losses = loss_names.of_target(loss_names.CLASSES)
@@ -80,11 +80,6 @@ class TextTask(Task, TaskPrediction):
                     f"{dataset.path}: has another {name.replace('_', ' ')} than the net was trained with; pack the "
                     "text with that one"
                 )
-
-    @property
-    def class_names(self) -> list[str]:
-        names: list[str] = self.description["class_names"]
-        return names
 
     @property
     def window(self) -> int:
