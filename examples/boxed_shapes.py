@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -66,16 +66,33 @@ def _draw(mask: np.ndarray, shape: str, left: int, top: int, side: int) -> None:
 
 def write(path: Path, count: int, seed: int, size: int = SIZE) -> Path:
     """Write so many pictures with their boxes to a .rec file, and the names of the shapes beside it."""
+    records = (
+        (box_labels.label_of(boxes, size, size), encoded(picture))
+        for picture, boxes in samples(count, seed, size)
+    )
+    return write_records(path, records, SHAPES)
+
+
+def encoded(picture: np.ndarray) -> bytes:
+    """Return an RGB picture as a PNG."""
+    return cv2.imencode(".png", picture[:, :, ::-1])[1].tobytes()
+
+
+def write_records(path: Path, records: Iterable[tuple[Any, bytes]], class_names: Sequence[str]) -> Path:
+    """Write labels and payloads to a .rec file, and the names of classes beside it."""
     with RecordWriter(path) as writer:
-        for key, (picture, boxes) in enumerate(samples(count, seed, size)):
-            encoded = cv2.imencode(".png", picture[:, :, ::-1])[1].tobytes()
-            writer.write(key, box_labels.label_of(boxes, size, size), encoded)
-    classes_path(path).write_text("".join(f"{shape}\n" for shape in SHAPES))
+        for key, (label, payload) in enumerate(records):
+            writer.write(key, label, payload)
+    classes_path(path).write_text("".join(f"{name}\n" for name in class_names))
     return path
 
 
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+def write_both(folder: Path, write: Callable[..., Path]) -> None:
+    """Write a training and a validation set into a folder, which is made."""
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / "train.rec", 1000, seed=0)
     write(folder / "val.rec", 200, seed=1)
+
+
+if __name__ == "__main__":
+    write_both(Path(sys.argv[1]), write)

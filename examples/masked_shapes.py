@@ -16,8 +16,6 @@ import numpy as np
 from examples import boxed_shapes
 from mxtrain.core.opencv import cv2
 from mxtrain.data.masks import mask_format
-from mxtrain.data.records.record_file import classes_path
-from mxtrain.data.records.record_writer import RecordWriter
 
 CLASSES = ("background", *boxed_shapes.SHAPES)
 
@@ -32,17 +30,10 @@ def sample(rng: np.random.Generator, size: int = boxed_shapes.SIZE) -> tuple[np.
 
 def write(path: Path, count: int, seed: int, size: int = boxed_shapes.SIZE) -> Path:
     """Write so many pictures with their masks to a .rec file, and the names of the classes beside it."""
-    with RecordWriter(path) as writer:
-        for key in range(count):
-            picture, mask = sample(np.random.default_rng((seed, key)), size)
-            encoded = cv2.imencode(".png", picture[:, :, ::-1])[1].tobytes()
-            writer.write(key, 0.0, mask_format.join(encoded, mask))
-    classes_path(path).write_text("".join(f"{name}\n" for name in CLASSES))
-    return path
+    samples = (sample(np.random.default_rng((seed, number)), size) for number in range(count))
+    records = ((0.0, mask_format.join(boxed_shapes.encoded(picture), mask)) for picture, mask in samples)
+    return boxed_shapes.write_records(path, records, CLASSES)
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    write(folder / "train.rec", 1000, seed=0)
-    write(folder / "val.rec", 200, seed=1)
+    boxed_shapes.write_both(Path(sys.argv[1]), write)
