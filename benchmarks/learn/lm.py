@@ -9,54 +9,44 @@ files that were held out have to be as near as mxtrain's are to each other. Exit
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import sys
 import sysconfig
 import tempfile
 from pathlib import Path
-from typing import Iterator
 
 import numpy as np
 
 from benchmarks import curves
-from benchmarks.curves import Panel
-from benchmarks.harness import commands, environments, parsing, processes
-from benchmarks.learn.sides import OURS, TORCH, train_with_torch
-from mxtrain.config.flags.arguments import png_path
+from benchmarks.harness import environments, processes
+from benchmarks.learn import sides
+from benchmarks.learn.sides import OURS, TORCH, Recipe
 
+NAME = "lm"
 TOKENIZER = "bpe:vocabulary=2048"
 RECIPE = (
     *("--task", "lm", "--model", "gpt:layers=4,heads=4,width=128", "--window", 128, "--max-steps", 250),
     *("--batch-size", 16, "--micro-batch", 16, "--optimizer", "adamw", "--lr", 0.003),
     *("--weight-decay", 0.1, "--warmup-epochs", 0.02),
 )
-SMOOTH = 10  # steps
 
 
 def main() -> int:
-    options = _parse()
+    options = sides.parse(NAME, __doc__)
     torch = environments.pytorch(options.envs, "learn", "learn")
     with contextlib.ExitStack() as stack:
         folder = options.runs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         data = _packed(folder)
-        found: dict[str, list[float]] = {OURS: [], TORCH: []}
-        for seed in range(options.seeds):
-            for side, out in _trained(data, folder, seed, torch):
-                found[side].append(commands.last_score(out, "val_bits_per_byte"))
-                print(f"seed {seed}, {side}: {found[side][-1]:.4f}", file=sys.stderr, flush=True)
-        curves.draw(options.png, [_panel(folder, seed) for seed in range(options.seeds)])
+        sets = ("--train", data / "train.rec", "--val", data / "val.rec")
+        recipe = Recipe(NAME, (*RECIPE, *sets), "val_bits_per_byte")
+        found = sides.train_over_seeds(recipe, options.seeds, folder, torch)
+        curves.draw(options.png, sides.panels_of(recipe, options.seeds, folder))
     apart, spread = abs(np.mean(found[OURS]) - np.mean(found[TORCH])), np.ptp(found[OURS])
     for side, values in found.items():
         print(f"{side}: {np.mean(values):.4f} bits per byte ({', '.join(f'{each:.4f}' for each in values)})")
     print(f"apart by {apart:.4f}, where seeds are by {spread:.4f}; {options.png}: the curves")
     return 0 if apart <= spread else 1
-
-
-def _panel(folder: Path, seed: int) -> Panel:
-    found = {side: curves.losses(folder / f"lm-{seed}-{side}") for side in (OURS, TORCH)}
-    return Panel(f"seed {seed}", found, smooth=SMOOTH)
 
 
 def _packed(folder: Path) -> Path:
@@ -75,31 +65,6 @@ def _packed(folder: Path) -> Path:
         packer = (sys.executable, "-m", "tools.im2rec_wrapper", "pack", "--skip-bad")
         processes.run(*packer, texts, data, "--split", 0.95, "--tokenizer", TOKENIZER)
     return data
-
-
-def _trained(data: Path, folder: Path, seed: int, torch: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each side and the folder of its run, after it has ended; runs that are there are kept."""
-    ours, theirs = (folder / f"lm-{seed}-{side}" for side in (OURS, TORCH))
-    sets = ("--train", data / "train.rec", "--val", data / "val.rec")
-    commands.fit_once(ours, *RECIPE, *sets, "--seed", seed)
-    yield OURS, ours
-    if commands.is_missing(theirs):
-        train_with_torch(torch, ours, theirs)
-        commands.mark_ended(theirs)
-    yield TORCH, theirs
-
-
-def _parse() -> argparse.Namespace:
-    parser = parsing.parser("learn.lm", __doc__)
-    parsing.add_environments(parser, has_setup=False)
-    parsing.add_folder(
-        parser, "--runs", None, "keep the runs there, and do not make those again that it holds"
-    )
-    parser.add_argument("--seeds", type=int, default=3, help="how many (default: 3)")
-    parser.add_argument("--png", type=png_path, default=Path("runs/benchmarks/lm.png"))
-    options = parser.parse_args()
-    options.png = options.png.resolve()
-    return options
 
 
 if __name__ == "__main__":

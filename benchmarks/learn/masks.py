@@ -10,23 +10,21 @@ they are not.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import sys
 import tempfile
 from pathlib import Path
-from typing import Iterator
 
 import numpy as np
 
 from benchmarks import curves
 from benchmarks.curves import Panel
-from benchmarks.harness import commands, environments, parsing
+from benchmarks.harness import environments
 from benchmarks.harness.tables import Bar, render_bars
-from benchmarks.learn.sides import OURS, TORCH, train_with_torch
+from benchmarks.learn import sides
+from benchmarks.learn.sides import OURS, TORCH, Recipe
 from examples import masked_shapes
-from mxtrain.config.flags.arguments import png_path
 
+NAME = "masks"
 SIZE, NUM_TRAIN, NUM_VAL = 64, 640, 200
 RECIPE = (
     *("--task", "segmentation", "--model", "fcn_resnet50_voc", "--image-size", SIZE, "--augment", "none"),
@@ -34,22 +32,18 @@ RECIPE = (
     *("--optimizer", "adamw", "--lr", 0.001, "--weight-decay", 0.02),
 )
 MOST_APART, FIRST_LOSS_APART = 0.01, 0.01  # dropout draws other numbers
-SMOOTH = 10  # steps
 DEADLINE_SECONDS = 3600.0  # of a run
 
 
 def main() -> int:
-    options = _parse()
+    options = sides.parse(NAME, __doc__)
     torch = environments.pytorch(options.envs, "learn", "learn")
     with contextlib.ExitStack() as stack:
         folder = options.runs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        packs = _packed(folder)
-        found: dict[str, list[float]] = {OURS: [], TORCH: []}
-        for seed in range(options.seeds):
-            for side, out in _trained(packs, folder, seed, torch):
-                found[side].append(commands.last_score(out, "val_miou"))
-                print(f"seed {seed}, {side}: {found[side][-1]:.4f}", file=sys.stderr, flush=True)
-        panels = [_panel(folder, seed) for seed in range(options.seeds)]
+        train, val = _packed(folder)
+        recipe = Recipe(NAME, (*RECIPE, "--train", train, "--val", val), "val_miou", DEADLINE_SECONDS)
+        found = sides.train_over_seeds(recipe, options.seeds, folder, torch)
+        panels = sides.panels_of(recipe, options.seeds, folder)
         curves.draw(options.png, panels)
     lines, is_met = render_bars(bars(found, panels))
     for side, values in found.items():
@@ -80,36 +74,6 @@ def _packed(folder: Path) -> tuple[Path, Path]:
         masked_shapes.write(train, NUM_TRAIN, seed=0, size=SIZE)
         masked_shapes.write(val, NUM_VAL, seed=1, size=SIZE)
     return train, val
-
-
-def _trained(packs: tuple[Path, Path], folder: Path, seed: int, torch: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each side and the folder of its run, after it has ended; runs that are there are kept."""
-    ours, theirs = (folder / f"masks-{seed}-{side}" for side in (OURS, TORCH))
-    sets = ("--train", packs[0], "--val", packs[1], "--seed", seed)
-    commands.fit_once(ours, *RECIPE, *sets, deadline_seconds=DEADLINE_SECONDS)
-    yield OURS, ours
-    if commands.is_missing(theirs):
-        train_with_torch(torch, ours, theirs, DEADLINE_SECONDS)
-        commands.mark_ended(theirs)
-    yield TORCH, theirs
-
-
-def _panel(folder: Path, seed: int) -> Panel:
-    found = {side: curves.losses(folder / f"masks-{seed}-{side}") for side in (OURS, TORCH)}
-    return Panel(f"seed {seed}", found, smooth=SMOOTH)
-
-
-def _parse() -> argparse.Namespace:
-    parser = parsing.parser("learn.masks", __doc__)
-    parsing.add_environments(parser, has_setup=False)
-    parsing.add_folder(
-        parser, "--runs", None, "keep the runs there, and do not make those again that it holds"
-    )
-    parser.add_argument("--seeds", type=int, default=3, help="how many (default: 3)")
-    parser.add_argument("--png", type=png_path, default=Path("runs/benchmarks/masks.png"))
-    options = parser.parse_args()
-    options.png = options.png.resolve()
-    return options
 
 
 if __name__ == "__main__":
