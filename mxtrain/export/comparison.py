@@ -83,6 +83,14 @@ def refuse_beyond(
         )
 
 
+def refuse_apart(tolerance: float, apart: float, what: str) -> None:
+    """Refuse answers, which `what` names, that are further from the net's than `tolerance`, or are not numbers."""
+    if not apart <= tolerance:
+        raise DataError(
+            f"{what} are not the net's: they differ by {apart:.1e}, and more than {tolerance:g} is refused"
+        )
+
+
 def answer_of_net(net: Block | NetOfPixels, batch: Batch) -> list[Array]:
     """Return what the net says of a batch, an array for each output."""
     output = net(*(to_device(each, mx.cpu()) for each in batch.values()))

@@ -83,6 +83,11 @@ def _write_plane(plane: Array, to: Array, factor: float, less: float) -> None:
     np.subtract(to, np.float32(less), out=to)
 
 
+def no_crop(pixels: Pixels, rng: Rng, size: Size) -> Pixels:
+    """Return pixels that have their size already."""
+    return pixels
+
+
 def centre_crop(payload: Payload, rng: Rng, size: Size, resize: int = 0) -> Pixels:
     """Scale the largest box of this shape in the centre to the short side `resize` (0: that of `size`), and crop it."""
     short, resize = min(size), resize or min(size)

@@ -109,7 +109,9 @@ def reader_of(
     """Return the reader of a run's samples; those of --overfit are judged as they are learnt."""
     normalisation = normalization.of_description(run.data, description)
     change = transform_of(run, is_training and not run.optim.overfit)
-    return BoxReader(Transform(_as_it_is, (), change.size, *normalisation), num_classes, change, is_training)
+    return BoxReader(
+        Transform(crops.no_crop, (), change.size, *normalisation), num_classes, change, is_training
+    )
 
 
 def transform_of(run: Run, is_training: bool = False) -> BoxTransform:
@@ -152,10 +154,6 @@ def scaled(payload: decoding.Payload, change: BoxTransform) -> tuple[Pixels, Arr
     canvas = box_geometry.blank(change.size)
     canvas[inside.top : inside.top + inside.height, inside.left : inside.left + inside.width] = small
     return canvas, own
-
-
-def _as_it_is(pixels: Pixels, rng: crops.Rng, size: sizes.Size) -> Pixels:
-    return pixels
 
 
 def input_of(source: object, run: Run, description: Mapping[str, Any]) -> dict[str, Any]:

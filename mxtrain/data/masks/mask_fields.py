@@ -19,7 +19,6 @@ from mxtrain.data.augment import crops, mask_transforms, normalization
 from mxtrain.data.augment.crops import Transform
 from mxtrain.data.augment.mask_transforms import Masked, MaskTransform
 from mxtrain.data.decode import decoding
-from mxtrain.data.decode.jpeg import Pixels
 from mxtrain.data.decode.whole_pictures import decoded, whole
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.interfaces import Record
@@ -72,7 +71,7 @@ def reader_of(
     normalisation = normalization.of_description(run.data, description)
     size = sizes.height_and_width(run.data.image_size)
     change = mask_transforms.build(run.data.augment, size, is_training and not run.optim.overfit)
-    return MaskReader(Transform(_as_it_is, (), size, *normalisation), num_classes, change)
+    return MaskReader(Transform(crops.no_crop, (), size, *normalisation), num_classes, change)
 
 
 def picture_and_mask(record: Record) -> tuple[Any, Array]:
@@ -122,7 +121,3 @@ def record_of(key: int, item: object, user: str) -> Record:
             "(height, width)"
         )
     return Record(key, classes.astype(np.uint8), pixels)
-
-
-def _as_it_is(pixels: Pixels, rng: crops.Rng, size: sizes.Size) -> Pixels:
-    return pixels

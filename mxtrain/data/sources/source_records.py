@@ -75,8 +75,9 @@ class SourceRecords:
     def will_need(self, positions: Ints) -> None:
         """Ask the kernel to read these items ahead, where each is a file of its own."""
         path_of = self._source.path_of
-        for position in positions.tolist() if path_of else ():
-            assert path_of is not None
+        if path_of is None:
+            return
+        for position in positions.tolist():
             try:
                 descriptor = os.open(path_of(self._items[position]), os.O_RDONLY | os.O_NONBLOCK)
             except OSError:

@@ -12,7 +12,6 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mxtrain.core.errors import DataError
 from mxtrain.export import comparison
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.onnx import onnx_export, onnx_graph
@@ -40,11 +39,7 @@ def write(
     onnx = onnx_graph.load("onnx")
     model = onnx_graph.convert(_with_candidates(graph, task), batch)
     apart = _apart(model, task, net, batches, batch)
-    if not apart <= TOLERANCE:
-        raise DataError(
-            f"the boxes of the onnx export of {graph.name} are not the net's: they differ by {apart:.1e}, and more "
-            f"than {TOLERANCE:g} is refused"
-        )
+    comparison.refuse_apart(TOLERANCE, apart, f"the boxes of the onnx export of {graph.name}")
     suppress(onnx, model.graph, task)
     onnx_export.save(
         model, folder / MODEL, {**metadata, "columns": " ".join(COLUMNS)}, "the boxes of the onnx export are"

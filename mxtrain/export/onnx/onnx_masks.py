@@ -12,8 +12,8 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mxtrain.core.errors import DataError
 from mxtrain.data.fields import Array
+from mxtrain.export import comparison
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.onnx import onnx_export, onnx_graph
 from mxtrain.export.real_samples import Batch
@@ -38,11 +38,7 @@ def write(
     onnx = onnx_graph.load("onnx")
     model = onnx_graph.convert(_whole(graph, len(task.class_names)), batch)
     apart = _apart(model, task, net, batches, batch)
-    if not apart <= TOLERANCE:
-        raise DataError(
-            f"the masks of the onnx export of {graph.name} are not the net's: they differ by {apart:.1e}, and more "
-            f"than {TOLERANCE:g} is refused"
-        )
+    comparison.refuse_apart(TOLERANCE, apart, f"the masks of the onnx export of {graph.name}")
     _answer_with_classes(onnx, model.graph)
     onnx_export.save(model, folder / MODEL, metadata, "the masks of the onnx export are")
     return apart

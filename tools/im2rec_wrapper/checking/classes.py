@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -42,10 +42,15 @@ def count_classes(table: RecordTable) -> tuple[list[Class], list[Finding]]:
         counts = _count(table.labels, len(names))
     if counts is None:
         return [], findings
-    labels = range(len(names)) if names else sorted(counts)
-    classes = [Class(label, names[label] if names else str(label), counts[label]) for label in labels]
+    classes = named(names, counts)
     findings += _check_counts(table, classes, counts_listed)
     return classes, findings + check_balance(table, classes)
+
+
+def named(names: Sequence[str], counts: Mapping[int, int]) -> list[Class]:
+    """Return the classes of the list, or those that there are where it names none, with their numbers of images."""
+    labels: Sequence[int] = range(len(names)) if names else sorted(counts)
+    return [Class(label, names[label] if names else str(label), counts[label]) for label in labels]
 
 
 def check_numbers(table: RecordTable) -> list[Finding]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from typing import Sequence
 
 import numpy as np
 
@@ -39,8 +38,7 @@ def inspecting(picture: Inspect, table: RecordTable) -> Inspect:
 def counted(table: RecordTable, counts: Counter[int]) -> tuple[list[Class], list[Finding]]:
     """Return the classes with the number of pictures that have each, and the findings about them."""
     names, _, findings = classes.read_list(table)
-    numbers: Sequence[int] = range(len(names)) if names else sorted(counts)
-    found = [Class(each, names[each] if names else str(each), counts[each]) for each in numbers]
+    found = classes.named(names, counts)
     return found, findings + classes.check_balance(table, found)
 
 
