@@ -91,13 +91,13 @@ class SourceRecords:
         return zlib.crc32(payload.tobytes() if isinstance(payload, np.ndarray) else payload)
 
     def labels(self) -> Floats:
-        """Return all labels, (n,), or (n, k) with k an item; DataError where items have unlike numbers of them."""
+        """Return all labels, (n,), or (n, k) with k an item, which may be one; DataError where items have unlike k."""
         rows = self.label_rows()
         odd = next((place for place, row in enumerate(rows) if row.shape != rows[0].shape), None)
         if odd is not None:
             raise DataError(f"{self.where(odd)}: has {len(rows[odd])} labels, {self.where(0)} {len(rows[0])}")
         every = np.stack(rows)
-        return every if isinstance(self._label(0), tuple) or every.shape[1] > 1 else every[:, 0]
+        return every if isinstance(self._items[0].label, tuple) else every[:, 0]
 
     def flat_labels(self) -> Floats:
         """Return the labels of all items one after the other, however many each has."""

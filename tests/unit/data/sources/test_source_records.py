@@ -133,6 +133,15 @@ def test_samples_labels_and_order_are_those_of_its_pack(name: str, tmp_path: Pat
     records.will_need(np.arange(len(records)))
 
 
+def test_labels_of_several_are_rows_where_there_is_one_class_as_in_its_pack(tmp_path: Path) -> None:
+    path = listed(tmp_path, "a.csv", "{name},ant")
+    records = open_pictures(str(path), Labels(are_several=True))
+    pack(path, tmp_path / "packed.rec", Options(quiet=True, multi_label=True))
+    packed = open_set(str(tmp_path / "packed.rec"))
+    assert records.labels().shape == (12, 1) == packed.labels().shape
+    assert np.array_equal(records.labels(), packed.labels())
+
+
 @EVERY
 def test_another_process_reads_the_same(name: str, tmp_path: Path) -> None:
     records = opened(name, SOURCES[name](tmp_path))
