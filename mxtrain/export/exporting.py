@@ -162,22 +162,6 @@ def _refuse_at_once(checkpoint: Checkpoint, task: Task, options: ExportOptions) 
         refuse_too_large(initial_weights.weights_of(checkpoint.path), options.to)
 
 
-def _with_lookups(
-    graph: InferenceGraph,
-    net: OverRows,
-    task: Task,
-    folder: Path,
-    options: ExportOptions,
-    metadata: dict[str, Any],
-    records: Records,
-) -> list[str]:
-    """Write the net with its table in one file, if it fits, note how far it is from the net, and return its name."""
-    samples = real_samples.loaded(task, records, real_samples.spread(records, options.samples))
-    apart = onnx_tables.write(graph, net, folder, options.fixed_batch, metadata, samples)
-    metadata["whole_apart"] = apart
-    return [] if apart is None else [onnx_tables.MODEL]
-
-
 def refuse_too_large(path: Path, to: str) -> None:
     """Raise UsageError where the weights in a file are sure to be more than this machine can hold for an export."""
     needed, left = NUM_COPIES * path.stat().st_size, machine.available_memory() + machine.swap_left()

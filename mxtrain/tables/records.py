@@ -6,7 +6,6 @@ Owns in which slot a record lies, when it was last used, and forgetting. A recor
 
 from __future__ import annotations
 
-import math
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
@@ -197,8 +196,3 @@ class Records:
                     f"{self._name}: {end} rows take {needed >> 20} MB more than the {self.num_bytes >> 20} MB of now, "
                     f"and {left >> 20} MB are left; give more --num-servers, or --store-dir for files on a disk"
                 )
-
-
-def num_bytes_of(columns: Sequence[Column]) -> int:
-    """Return the bytes of a record with these columns, without the index."""
-    return 12 + sum(np.dtype(each.dtype).itemsize * math.prod(each.shape) for each in columns)

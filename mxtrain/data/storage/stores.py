@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
 from typing import Any, Callable, NamedTuple, TypeVar
 
@@ -33,8 +32,6 @@ _TAGS = (
     "last_modified",
 )
 _HTTP_TAGS = ("Last-Modified", "created", "modified")
-_counts = threading.Lock()
-traffic = {"requests": 0, "bytes": 0}  # of this process
 
 
 class FileVersion(NamedTuple):
@@ -88,30 +85,27 @@ def read(address: Address, start: int, end: int, known: FileVersion, patience: f
 
 def matching(address: Address, patience: float) -> list[Address]:
     """Return the files that match a pattern, sorted."""
-
-    def request(fs: Any, path: str) -> list[str]:
-        fs.invalidate_cache()
-        found: list[str] = fs.glob(path)
-        return found
-
-    names = _patiently(address, request, patience)
-    if address.scheme in ("http", "https"):
-        return sorted(map(Address, names))
-    return sorted(Address(f"{address.scheme}://{name.lstrip('/')}") for name in names)
+    return _listed(address, lambda fs, path: fs.glob(path), patience)
 
 
 def under(address: Address, patience: float) -> list[Address]:
     """Return the files under a folder, at any depth, sorted; none where there is no such folder."""
-
-    def request(fs: Any, path: str) -> list[str]:
-        fs.invalidate_cache()
-        found: list[str] = fs.find(path)
-        return found
-
     try:
-        names = _patiently(address, request, patience)
+        return _listed(address, lambda fs, path: fs.find(path), patience)
     except FileNotFoundError:
         return []
+
+
+def _listed(address: Address, request: Callable[[Any, str], list[str]], patience: float) -> list[Address]:
+    """Return the files that a request lists, sorted; HTTP's names are addresses already."""
+
+    def uncached(fs: Any, path: str) -> list[str]:
+        fs.invalidate_cache()
+        return request(fs, path)
+
+    names = _patiently(address, uncached, patience)
+    if address.scheme in ("http", "https"):
+        return sorted(map(Address, names))
     return sorted(Address(f"{address.scheme}://{name.lstrip('/')}") for name in names)
 
 
@@ -132,13 +126,8 @@ def remove(address: Address, patience: float) -> None:
 
 def copy(address: Address, path: str, patience: float) -> None:
     """Download a whole file."""
-
-    def request(fs: Any, source: str) -> None:
-        _count(0)
-        fs.get_file(source, path)
-
     try:
-        _patiently(address, request, patience)
+        _patiently(address, lambda fs, source: fs.get_file(source, path), patience)
     except FileNotFoundError:
         raise DataError(f"{address} does not exist") from None
 
@@ -247,7 +236,6 @@ def _range(fs: Any, path: str, start: int, end: int, tag: str, patience: float) 
             data = _call(fs, "_cat_file", "cat_file", patience, path, start, end, headers={"If-Match": tag})
     else:
         data = _call(fs, "_cat_file", "cat_file", patience, path, start, end)
-    _count(len(data))
     return data
 
 
@@ -277,7 +265,6 @@ def _tag(info: dict[str, Any]) -> str:
 def _call(fs: Any, name: str, plain_name: str, patience: float, *arguments: Any, **keywords: Any) -> Any:
     """Return a method's answer within `patience`; a filesystem of blocking calls has deadlines of its own."""
     if plain_name == "info":
-        _count(0)
         fs.invalidate_cache()
     if getattr(fs, "async_impl", False):
         return _sync(fs, getattr(fs, name), patience, *arguments, **keywords)
@@ -288,9 +275,3 @@ def _sync(fs: Any, function: Any, patience: float, *arguments: Any, **keywords: 
     import fsspec.asyn
 
     return fsspec.asyn.sync(fs.loop, function, *arguments, timeout=max(patience, 1.0), **keywords)
-
-
-def _count(num_bytes: int) -> None:
-    with _counts:
-        traffic["requests"] += 1
-        traffic["bytes"] += num_bytes

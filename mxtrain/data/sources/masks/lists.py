@@ -33,7 +33,7 @@ def read_list(path: Path, root: Path | None) -> Source:
     base = root or path.absolute().parent
     classes = mask_files.classes_of(path.absolute().parent, base)
     if classes is None:
-        raise mask_files.refuse_without_names(path.absolute().parent)
+        mask_files.refuse_without_names(path.absolute().parent)
     pictures = [
         MaskedPicture(
             row[places[0]].strip(),

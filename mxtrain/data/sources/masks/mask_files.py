@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Mapping, NamedTuple, Tuple
+from typing import Mapping, NamedTuple, NoReturn, Tuple
 
 import numpy as np
 from PIL import Image
@@ -46,9 +46,9 @@ def classes_of(*folders: Path) -> Classes | None:
     return None
 
 
-def refuse_without_names(where: Path) -> DataError:
-    """Return the error for a source whose classes nothing names."""
-    return DataError(
+def refuse_without_names(where: Path) -> NoReturn:
+    """Refuse a source whose classes nothing names, with a DataError."""
+    raise DataError(
         f"{where}: nothing names its classes; put {NAMES} there, a name a line, the first of class 0, or {COLOURS}, "
         "lines of name:red,green,blue"
     )
