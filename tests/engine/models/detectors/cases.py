@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from mxtrain.models.detectors.center_net_coder import CenterNetCoder
+from mxtrain.models.detectors.ssd_coder import SsdCoder
 from mxtrain.runtime import mx
 
 PICTURES, MOST, CLASSES, SIDE = 4, 12, 5, 256
+SURE = 10  # the logit of a yes
 
 
 def boxes(seed: int, least: int = 1) -> np.ndarray:
@@ -27,3 +30,20 @@ def boxes(seed: int, least: int = 1) -> np.ndarray:
 
 def answer(seed: int, *shape: int) -> Any:
     return mx.nd.array(np.random.default_rng(seed).normal(0, 2, (PICTURES, *shape)))
+
+
+def right_answer(coder: Any, box: np.ndarray, number: int) -> Any:
+    """Return what a net that is right and sure answers to one picture, in which there is one box of this class."""
+    targets = coder.targets(np.array([[[*box, number, 0]]], np.float32))
+    classes = np.arange(CLASSES)
+    if isinstance(coder, SsdCoder):
+        parts = [targets.classes[..., None] == np.arange(CLASSES + 1), targets.shifts]
+        return mx.nd.array(np.concatenate([SURE * parts[0], parts[1]], axis=2))
+    if isinstance(coder, CenterNetCoder):
+        logits = np.where(targets.heat == 1, SURE, -SURE)
+        return mx.nd.array(np.concatenate([logits, targets.sizes, targets.shifts], axis=2))
+    has_box = targets.has_box[..., None] > 0
+    shares = np.where(has_box, targets.centres, 0.5)
+    yes = has_box & (targets.classes[..., None] == classes)
+    logits = [np.where(each, SURE, -SURE) for each in (has_box, yes)]
+    return mx.nd.array(np.concatenate([np.log(shares / (1 - shares)), targets.stretches, *logits], axis=2))
