@@ -16,7 +16,7 @@ env:
 	@tools/environment.sh "$(VENV)" "$(PYTHON)" "$(LOCKED)"
 
 # The wheels that LOCKED=1 installs and their hashes, once more from what PyPI has now.
-PYTHONS ?= python3.8 python3.13 python3.14
+PYTHONS ?= 3.8 3.13 3.14
 lock: env
 	$(BIN)/python -m tools.lock $(PYTHONS)
 
