@@ -98,7 +98,7 @@ def open_inputs(run: config.Run, begins: bool = True, objects: ProgramObjects = 
     train, val = open_source("--train", run.data.train or "", run, objects=objects), None
     if run.data.val and not run.optim.overfit:  # with --overfit the training samples are what is judged
         val = open_source("--val", run.data.val, run, train, objects)
-    augment, line = augment_choice.of_data(run.data, train)
+    augment, line = augment_choice.of_data(run.data, train, run.model.task)
     run = dataclasses.replace(run, data=dataclasses.replace(run.data, augment=augment))
     task = tasks.of_data(run, train, val, objects)
     length = run_plan.run_length(run.optim, len(train))

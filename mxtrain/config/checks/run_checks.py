@@ -241,15 +241,21 @@ def _check_names(run: Run) -> None:
             raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
     for sink in run.output.log.split(","):
         sinks.check_name(sink, run.output.out)
-    if tasks.defaults_of(run.model.task).has_texts:
-        augmentations.parse_of_text(run.data.augment)
-    elif tasks.defaults_of(run.model.task).has_boxes:
-        augmentations.parse_of_boxes(run.data.augment)
-    elif tasks.defaults_of(run.model.task).has_masks:
-        augmentations.parse_of_masks(run.data.augment)
-    elif run.data.augment != augmentations.AUTO:
-        augmentations.parse(run.data.augment)
+    _check_augment(run.data.augment, tasks.defaults_of(run.model.task))
     metrics.parse(run.output.metric)
+
+
+def _check_augment(augment: str, task: tasks.TaskDefaults) -> None:
+    if task.has_texts:
+        augmentations.parse_of_text(augment)
+    elif task.has_masks:
+        augmentations.parse_of_masks(augment)
+    elif augment == augmentations.AUTO:
+        pass  # what suits the training set is known by name
+    elif task.has_boxes:
+        augmentations.parse_of_boxes(augment)
+    else:
+        augmentations.parse(augment)
 
 
 def _check_devices(run: Run) -> None:

@@ -14,6 +14,7 @@ from mxtrain.core.errors import UsageError
 
 AUTO = "auto"  # what suits the training set, as `data/augment/augment_choice.py` finds
 IMAGENET = "resized_crop+flip"
+OF_BOXES = "colour_jitter:hue=0.1+expand+iou_crop+flip"  # as SSDs are learnt
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,7 +60,7 @@ TASKS = by_name(
         "boxes with classes in each picture",
         "mxtrain.tasks.detection:Detection",
         model="ssd_512_mobilenet1.0_voc",
-        augment="none",
+        augment=augmentations.AUTO,
         samples=PICTURES,
         has_boxes=True,
     ),

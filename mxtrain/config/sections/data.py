@@ -85,8 +85,8 @@ class Data:
     augment: str = flag(
         "",
         "augmentations joined by +, as in pad_crop:pad=2+flip or, of text, mask_spans:p=0.1; or none; or "
-        "module:callable; or auto: what suits the number and the size of the training pictures; left out: auto of "
-        "pictures' classes, none of numbers, which may not stay true, and of text",
+        "module:callable; or auto: what suits the number and the size of the training pictures, or their boxes; left "
+        "out: auto of pictures' classes and boxes, none of numbers, which may not stay true, and of text",
     )
     mixup: float = flag(0.0, "mix each picture with another, by a share from Beta(ALPHA, ALPHA); 0: off")
     cutmix: float = flag(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxtrain.config import Data
-from mxtrain.config.components import augmentations
+from mxtrain.config.components import augmentations, tasks
 from mxtrain.config.values import sizes
 from mxtrain.core.errors import DataError
 from mxtrain.data.decode import decoding, orientation
@@ -32,10 +32,13 @@ class AugmentChoice(NamedTuple):
     line: str = ""
 
 
-def of_data(data: Data, train: Dataset) -> AugmentChoice:
+def of_data(data: Data, train: Dataset, task: str) -> AugmentChoice:
     """Return what --augment of a new run comes to on this training set: what was given, or what suits its pictures."""
     if data.augment != augmentations.AUTO:
         return AugmentChoice(data.augment)
+    if tasks.defaults_of(task).has_boxes:
+        why = "as SSDs are learnt; leave flip out where a mirrored object is of another class, or give none"
+        return AugmentChoice(augmentations.OF_BOXES, f"--augment {augmentations.OF_BOXES}: {why}")
     side = _shorter_side(train)
     if side is None:  # a DataLoader, or nothing that can be read: training will say so
         return AugmentChoice(augmentations.IMAGENET)

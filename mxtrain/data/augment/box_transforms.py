@@ -69,7 +69,8 @@ class BoxTransform:
 
 def build(text: str, size: Size, is_training: bool) -> BoxTransform:
     """Build what --augment `text` describes; for an evaluation only how a picture gets the net's size."""
-    specs = augmentations.parse_of_boxes(text)
+    is_open = text == augmentations.AUTO  # no training set has been looked at
+    specs = augmentations.parse_of_boxes(augmentations.OF_BOXES if is_open else text)
     changes = tuple(spec for spec in specs if spec.name != augmentations.LETTERBOX)
     return BoxTransform(changes if is_training else (), size, is_letterboxed=len(changes) < len(specs))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from examples import boxed_shapes
+from mxtrain.config.components import augmentations
 from mxtrain.core.errors import DATA, USAGE
 from mxtrain.data.boxes import box_labels
 from mxtrain.data.records.record_file import classes_path, open_records
@@ -70,6 +71,20 @@ def test_devices_change_no_bit(shapes: Path, tmp_path: Path, command: Command) -
         done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path / devices)
         assert done.returncode == 0, done.stderr
     assert_same_end(tmp_path / "cpu:0,1", tmp_path / "cpu")
+
+
+def test_pictures_are_augmented_by_themselves_but_not_those_of_a_run_that_began_without(
+    shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    """A run of a version whose detectors had no augmentation by themselves recorded `none`, and goes on with that."""
+    line = ["mxtrain.fit", *f"{SSD} {SHORT} --schedule constant".split(), "--train", shapes, "--out"]
+    for name, augment, epochs in (("before", ["--augment", "none"], 1), ("before", [], 2), ("now", [], 1)):
+        done = command(*line, tmp_path / name, "--epochs", epochs, *augment)
+        assert done.returncode == 0, done.stderr
+    whole = command(*line, tmp_path / "whole", "--epochs", "2", "--augment", "none")
+    assert whole.returncode == 0, whole.stderr
+    assert_same_end(tmp_path / "before", tmp_path / "whole")
+    assert f"augment: {augmentations.OF_BOXES}\n" in (tmp_path / "now" / "config.yaml").read_text()
 
 
 def written_again(shapes: Path, path: Path, change) -> Path:

@@ -10,8 +10,9 @@ import pytest
 
 from mxtrain.config import Data, Run
 from mxtrain.config.components import augmentations
+from mxtrain.config.values.sizes import Size
 from mxtrain.data import image_fields
-from mxtrain.data.augment import augment_choice
+from mxtrain.data.augment import augment_choice, box_transforms
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.user.streams import Stream
@@ -23,9 +24,9 @@ def in_memory(height: int, width: int, count: int) -> UserDataset:
     return UserDataset("own", [(picture, 0.0)] * count, record_of=image_fields.record_of)
 
 
-def chosen(train: object, image_size: int | str = 224) -> str:
+def chosen(train: object, image_size: int | str = 224, task: str = "classification") -> str:
     data = Data(augment=augmentations.AUTO, image_size=image_size)
-    return augment_choice.of_data(data, train).augment  # type: ignore[arg-type]
+    return augment_choice.of_data(data, train, task).augment  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -72,9 +73,21 @@ def test_streams_by_their_first_pictures_and_loaders_of_which_nothing_is_known()
     assert chosen(UserBatches("own", [None] * 3, 16)) == augmentations.IMAGENET
 
 
+def test_pictures_with_boxes_are_changed_as_ssds_are_learnt_whatever_their_size() -> None:
+    for side in (8, 300):
+        assert chosen(in_memory(side, side, 20), task="detection") == augmentations.OF_BOXES
+    of_boxes = [
+        box_transforms.build(text, Size(64, 64), is_training=True)
+        for text in (augmentations.AUTO, augmentations.OF_BOXES)
+    ]
+    assert of_boxes[0] == of_boxes[1] and len(of_boxes[0].specs) == 4
+    assert box_transforms.build(augmentations.AUTO, Size(64, 64), is_training=False).is_plain
+
+
 def test_what_was_given_stays_and_who_has_a_default_of_its_own_keeps_it() -> None:
     few = in_memory(8, 8, 20)
-    assert augment_choice.of_data(Data(augment="none"), few) == ("none", "")
-    assert Run().data.augment == Run.of(task="multilabel").data.augment == augmentations.AUTO
+    assert augment_choice.of_data(Data(augment="none"), few, "classification") == ("none", "")
+    for task in ("classification", "multilabel", "detection"):
+        assert Run.of(task=task).data.augment == augmentations.AUTO
     assert Run.of(task="regression").data.augment == "none"
     assert Run.of(task="own:Task").data.augment == augmentations.IMAGENET
