@@ -32,11 +32,14 @@ def main() -> None:
 
 
 def _net(options: dict[str, Any]) -> Any:
+    from gluoncv.model_zoo import get_model
     from gluoncv.model_zoo.ssd import get_ssd
 
     size = options["size"]
+    backbone = get_model("mobilenet1.0", pretrained=False, classes=options["backbone_classes"])
+    backbone.load_parameters(options["backbone"])
     net = get_ssd(
-        "mobilenet1.0",
+        backbone,  # in the place of its name
         size,
         features=["relu22_fwd", "relu26_fwd"],
         filters=[512, 512, 256, 256],
@@ -78,9 +81,10 @@ def _train(net: Any, options: dict[str, Any]) -> list[float]:
         batchify_fn=Tuple(Stack(), Stack(), Stack()),
         last_batch="rollover",
         num_workers=options["num_workers"],
+        timeout=options["deadline"],  # of a batch; a job that is stopped for a while goes on
     )
-    settings = {"learning_rate": options["lr"], "wd": 0.0005, "momentum": 0.9}
-    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", settings)
+    settings = {"learning_rate": options["lr"], "wd": options["weight_decay"]}
+    trainer = mx.gluon.Trainer(net.collect_params(), options["optimizer"], settings)
     loss = gluoncv.loss.SSDMultiBoxLoss()
     net.hybridize(static_alloc=True, static_shape=True)
     speeds = []

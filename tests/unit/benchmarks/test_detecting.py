@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.detecting import __main__ as detecting
-from benchmarks.detecting.__main__ import OURS, THEIRS, Trained
+from benchmarks.detecting.__main__ import OURS, PRECISION, SPEED, THEIRS, Trained
 
 
 def test_the_rate_falls_where_it_does_in_gluoncvs_recipe() -> None:
@@ -15,8 +15,8 @@ def test_bars_are_of_means_over_seeds_and_of_ratios_of_each() -> None:
         OURS: [Trained(0.5, 13.0), Trained(0.7, 20.0), Trained(0.6, 10.0)],
         THEIRS: [Trained(0.6, 10.0), Trained(0.6, 10.0), Trained(0.6, 10.0)],
     }
-    precision, speed = detecting.bars(found)
+    precision, speed = detecting.bars(found, [PRECISION, SPEED])
     assert (precision.found, precision.is_met) == ("0.600, 0.600", True)
     assert (speed.found, speed.is_met) == ("1.30", True)
     found[OURS][0] = Trained(0.4, 13.0)
-    assert not detecting.bars(found)[0].is_met
+    assert [each.is_met for each in detecting.bars(found, [PRECISION])] == [False]
