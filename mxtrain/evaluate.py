@@ -46,6 +46,7 @@ class EvaluateOptions(NamedTuple):
     tta: str = ""
     ensemble: bool = False
     hold: str = choices.HOLD_ALL
+    masks_at: str = choices.MASKS_AT_NET
 
 
 class Evaluated(NamedTuple):
@@ -72,6 +73,7 @@ def evaluate(
     target: str | None = None,
     val_resize: int | None = None,
     hold: str = choices.HOLD_ALL,
+    masks_at: str = choices.MASKS_AT_NET,
 ) -> dict[str, Any]:
     """Return the scores of a trained net on a data set, by name: `val_loss`, those of the task, and `num_samples`.
 
@@ -93,13 +95,14 @@ def evaluate(
         target: the columns of a table `val` that are to be predicted; the run's own when left out.
         val_resize: the short side of pictures before the centre is cut out; the run's own when left out.
         hold: "layers" reads the weights of one segment of the net at a time.
+        masks_at: "original" judges masks in the sizes of the pictures as they came, "net" in that of the net.
 
     Raises:
         UsageError, DataError: as the command says them, see `mxtrain.core.errors`.
     """
     from mxtrain.train.library import process_isolation
 
-    options = EvaluateOptions(checkpoint, devices, tta, ensemble, hold)
+    options = EvaluateOptions(checkpoint, devices, tta, ensemble, hold, masks_at)
     objects = {"val": val, "model": net, "loss": loss, "task": task, "metric": metric}
     with process_isolation.isolated_run():
         evaluated = _evaluated(trained, options, {**objects, "target": target, "val_resize": val_resize})
@@ -156,6 +159,8 @@ def parser() -> Parser:
         "--ensemble", action="store_true", help="of several checkpoints the mean answer, not the mean weights"
     )
     trained_run.add_hold(flags)
+    masks_at = "judge masks in the size that the net sees (default) or in those of the pictures as they came"
+    flags.add_argument("--masks-at", choices=choices.MASKS_AT, default=choices.MASKS_AT_NET, help=masks_at)
     flags.add_argument("--sort", choices=evaluation.COLUMNS, default="", help="classes by this, lowest first")
     flags.add_argument("--all", action="store_true", help="every class, and every pair that was confused")
     graph = (
@@ -211,6 +216,7 @@ def _evaluated(
     ensemble.check(options.tta, task)
     views = ensemble.kinds_of(options.tta)
     read_run = ensemble.reading(run, views)
+    reading_task = ensemble.judging_at(trained_run.task_of(checkpoint, read_run, objects), options.masks_at)
     records = _opened(read_run, task, is_own=instead["val"] is None)
     task.check(records)
     answering = (
@@ -223,7 +229,6 @@ def _evaluated(
         from mxtrain.train import evaluation
 
         forward = tasks.function_of(task, task.viewed_forward, views)
-        reading_task = trained_run.task_of(checkpoint, read_run, objects)
         with _shown_progress(len(records), shows) as on_samples:
             found = evaluation.evaluate(reading_task, forward, net, records, devices, on_samples=on_samples)
     assert found is not None, "nobody asks this evaluation to stop"
@@ -237,6 +242,7 @@ def _evaluated(
         "checkpoints": [str(path) for path in (checkpoint.path, *checkpoint.others)],
         "ensemble": options.ensemble,
         "tta": "+".join(views),
+        **({"masks_at": options.masks_at} if options.masks_at != choices.MASKS_AT_NET else {}),
         **_details(found, task, records),
     }
     return Evaluated(run.data.val, found.scores, others)

@@ -57,6 +57,20 @@ def check(text: str, task: Task) -> None:
         )
 
 
+def judging_at(task: Task, masks_at: str) -> Task:
+    """Return the task as it judges masks there; UsageError for one without masks."""
+    if masks_at not in choices.MASKS_AT:
+        raise UsageError(f"--masks-at {masks_at}: give {' or '.join(choices.MASKS_AT)}")
+    if masks_at == choices.MASKS_AT_NET:
+        return task
+    found = task.judging_originals()
+    if found is None:
+        raise UsageError(
+            f"--masks-at {masks_at}: the run's task, {task.run.model.task}, has no masks; leave it out"
+        )
+    return found
+
+
 def check_ensemble(members: Sequence[Checkpoint], task: Task) -> None:
     """Refuse --ensemble of a single net, and of nets whose answers have no mean."""
     name = task.run.model.task

@@ -67,6 +67,10 @@ def _how(findings: Record) -> list[str]:
         ]
     if findings["tta"]:
         lines.append(f"the mean answer to views of each picture: --tta {findings['tta']}")
+    if findings.get("masks_at"):
+        lines.append(
+            f"masks judged in the sizes of the pictures as they came: --masks-at {findings['masks_at']}"
+        )
     if not math.isfinite(findings["val_loss"]):
         lines.append("its loss is not finite, as of a net that has diverged; --checkpoint has others")
     return lines

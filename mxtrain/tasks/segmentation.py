@@ -28,7 +28,12 @@ from mxtrain.models.contract import Contract, pictures_in_words
 from mxtrain.tasks import task_flags
 from mxtrain.tasks.classes import TaskOfClasses, described
 from mxtrain.tasks.inputs.net_inputs import NetInputs, Pictures
-from mxtrain.tasks.metrics.segmentation_report import SegmentationReport, counts_of, numbers_and_record
+from mxtrain.tasks.metrics.segmentation_report import (
+    ReportOfOriginals,
+    SegmentationReport,
+    counts_of,
+    numbers_and_record,
+)
 from mxtrain.tasks.task import Description, Outcome, Score
 
 if TYPE_CHECKING:
@@ -125,6 +130,9 @@ class Segmentation(TaskOfClasses):
     def report(self) -> SegmentationReport:
         return SegmentationReport(len(self.class_names))
 
+    def judging_originals(self) -> SegmentationOfOriginals:
+        return SegmentationOfOriginals(self.run, self.description, self.objects)
+
     def sample_result(self, output: Array | None, arrays: Arrays) -> dict[str, Any]:
         """Return the IoU of each class in a sample's picture, by the class's number, and what was taken for what."""
         if output is None:
@@ -181,6 +189,20 @@ class Segmentation(TaskOfClasses):
     @property
     def _net_inputs(self) -> NetInputs:
         return Pictures(normalization.of_description(self.run.data, self.description))
+
+
+class SegmentationOfOriginals(Segmentation):
+    """The task where masks are judged in the sizes of the originals."""
+
+    @property
+    def fields(self) -> Sequence[Field]:
+        return *mask_fields.fields_of(self.run), mask_fields.ORIGINAL
+
+    def reader(self, is_training: bool) -> MaskReader:
+        return dataclasses.replace(super().reader(is_training), keeps_original=True)
+
+    def report(self) -> SegmentationReport:
+        return ReportOfOriginals(len(self.class_names))
 
 
 @dataclasses.dataclass(frozen=True)

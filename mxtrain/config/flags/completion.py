@@ -54,6 +54,7 @@ WORDS: dict[str, Sequence[str]] = {
     "log_level": choices.LOG_LEVELS,
     "loss": tuple(losses.LOSSES),
     "loss_scale": choices.LOSS_SCALES,
+    "masks_at": choices.MASKS_AT,
     "mean": (mean_deviation.IMAGENET, mean_deviation.AUTO),
     "metric": tuple(metrics.METRICS),
     "missing": ("refuse", "mean"),

@@ -1,5 +1,7 @@
 """Pictures with masks as named arrays: `data`, planes of pixels, `mask`, the class of each, and the original's `size`.
 
+Where masks are judged in the originals' sizes, `original` is the mask as it came, a PNG.
+
 Owns how a record becomes them. What a payload is belongs to `mask_format.py`, what moves both to
 `data/augment/mask_transforms.py`. Of a user's Dataset the label is the mask and the payload the pixels.
 """
@@ -27,10 +29,12 @@ from mxtrain.data.masks.mask_format import IGNORED
 from mxtrain.data.user.user_samples import pair, to_numpy
 
 NO_MASK: Array = np.full((1, 1), IGNORED, np.uint8)
+MOST_BYTES = 1 << 20  # of a mask as it came
+ORIGINAL = Field("original", (MOST_BYTES,), "uint8", multiple=4096)
 
 
 def fields_of(run: Run) -> tuple[Field, ...]:
-    """Return the fields of a run's samples."""
+    """Return the fields of a run's samples, but for the ORIGINAL."""
     picture = Field("data", image_fields.shape_of(run.data), image_fields.dtype_of(run))
     mask = Field("mask", tuple(sizes.height_and_width(run.data.image_size)), "uint8")
     return picture, mask, Field("size", (2,))
@@ -43,13 +47,15 @@ class MaskReader:
     write: Transform  # pixels to planes
     num_classes: int
     change: MaskTransform
+    keeps_original: bool = False
 
     def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Mapping[str, Any]:
         payload, mask = picture_and_mask(record)
         check_classes(mask, self.num_classes)
         changed, own = self.changed(payload, mask, rng)
         self.write(changed.pixels, rng, row["data"])
-        return {"data": row["data"], "mask": changed.mask, "size": own}
+        original = {"original": _png_of(mask)} if self.keeps_original else {}
+        return {"data": row["data"], "mask": changed.mask, "size": own, **original}
 
     def changed(self, payload: Any, mask: Array | None, rng: crops.Rng) -> tuple[Masked, Array]:
         """Return a picture, with its mask if it has one, as the net sees them, and its own height and width."""
@@ -72,6 +78,16 @@ def reader_of(
     size = sizes.height_and_width(run.data.image_size)
     change = mask_transforms.build(run.data.augment, size, is_training and not run.optim.overfit)
     return MaskReader(Transform(crops.no_crop, (), size, *normalisation), num_classes, change)
+
+
+def _png_of(mask: Array) -> Array:
+    png = np.frombuffer(mask_format.encoded(mask), np.uint8)
+    if len(png) > MOST_BYTES:
+        raise BadSample(
+            f"its mask takes {len(png)} bytes, and in its own size one of {MOST_BYTES} can be judged; leave out "
+            "--masks-at original"
+        )
+    return png
 
 
 def picture_and_mask(record: Record) -> tuple[Any, Array]:

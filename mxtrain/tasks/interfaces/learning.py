@@ -30,6 +30,7 @@ from mxtrain.tasks.interfaces.data import Description
 
 if TYPE_CHECKING:
     from mxtrain.runtime.types import Block, NDArray, NDArrays, Net
+    from mxtrain.tasks.task import Task
 
 SumAndCount = Tuple["NDArray | float", "NDArray | float"]
 State = npt.NDArray[np.float64]  # one-dimensional
@@ -137,6 +138,10 @@ class TaskLearning(abc.ABC):
 
     def report(self) -> Report | None:
         """Return the task's own report on each class; None for that of its `metric_kind`, if it has one."""
+        return None
+
+    def judging_originals(self) -> Task | None:
+        """Return the task as it judges in the sizes of the originals; None of one that knows no such difference."""
         return None
 
     @property

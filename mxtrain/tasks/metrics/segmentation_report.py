@@ -12,7 +12,11 @@ from typing import Any, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.config.values.sizes import Size
+from mxtrain.data.augment.box_geometry import letterbox_of
+from mxtrain.data.augment.mask_transforms import nearest
 from mxtrain.data.fields import Array, Arrays
+from mxtrain.data.masks import mask_format
 from mxtrain.data.masks.mask_format import IGNORED
 from mxtrain.tasks.metrics.class_report import MOST_PAIRS, shares
 from mxtrain.tasks.task import Output, State
@@ -32,10 +36,13 @@ class SegmentationReport:
 
     def state(self, output: Output, arrays: Arrays) -> State:
         """Return the pairs of classes that occur in a micro-batch, and how many pixels have each."""
-        counts = counts_of(arrays["mask"], output.asnumpy(), self._num_classes).ravel()
+        counts = self._counts(output.asnumpy(), arrays).ravel()
         pairs = np.flatnonzero(counts)
         state: State = np.concatenate([pairs, counts[pairs]]).astype(np.float64)
         return state
+
+    def _counts(self, answered: Array, arrays: Arrays) -> Counts:
+        return counts_of(arrays["mask"], answered, self._num_classes)
 
     def judge(self, states: Sequence[State]) -> tuple[dict[str, float], dict[str, Any]]:
         """Return the numbers by their names, and the record `classes` without its kind and place."""
@@ -44,6 +51,23 @@ class SegmentationReport:
             pairs, number = np.split(state.astype(np.int64), 2)
             counts[pairs] += number
         return numbers_and_record(counts.reshape(self._num_classes, -1))
+
+
+class ReportOfOriginals(SegmentationReport):
+    """A report of masks in the sizes of the originals: answers are scaled to them as `predict --masks` does it."""
+
+    def _counts(self, answered: Array, arrays: Arrays) -> Counts:
+        total = np.zeros((self._num_classes, self._num_classes), np.int64)
+        for classes, png in zip(answered, arrays["original"]):
+            mask = mask_format.decoded(png)
+            total += counts_of(mask, in_original(classes, Size(*mask.shape)), self._num_classes)
+        return total
+
+
+def in_original(classes: Array, own: Size) -> Array:
+    """Return the classes of a picture of this size, from those of the pixels of what the net sees."""
+    box = letterbox_of(own, Size(*classes.shape))
+    return nearest(classes[box.top : box.top + box.height, box.left : box.left + box.width], *own)
 
 
 def counts_of(mask: Array, answered: Array, num_classes: int) -> Counts:

@@ -71,6 +71,8 @@ def test_devices_change_no_bit(shapes: Path, tmp_path: Path, command: Command) -
         done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path / devices)
         assert done.returncode == 0, done.stderr
     assert_same_end(tmp_path / "cpu:0,1", tmp_path / "cpu")
+    told = command("mxtrain.evaluate", tmp_path / "cpu", "--val", shapes, "--masks-at", "original")
+    assert told.returncode == USAGE and "task, detection, has no masks" in told.stderr
 
 
 def test_pictures_are_augmented_by_themselves_but_not_those_of_a_run_that_began_without(

@@ -81,6 +81,24 @@ def test_a_net_without_auxiliary_head_is_used_as_it_was_trained(
     assert judged.returncode == 0, judged.stderr
     assert json.loads(judged.stdout)["val_miou"] == last["val_miou"]
 
+    # In the originals' sizes what `predict --masks` writes is judged.
+    done = command("mxtrain.predict", tmp_path, shapes, "--masks", tmp_path / "masks", "--quiet")
+    assert done.returncode == 0, done.stderr
+    hits, unions, truth = np.zeros(4), np.zeros(4), open_records(shapes)
+    for key in range(len(truth)):
+        _, mask = mask_format.split(truth.read(key).payload)
+        answered = np.asarray(Image.open(tmp_path / "masks" / f"shapes.rec_{key}.png"))
+        for number in range(4):
+            is_class, is_answer = mask[mask != 255] == number, answered[mask != 255] == number
+            hits[number] += (is_class & is_answer).sum()
+            unions[number] += (is_class | is_answer).sum()
+    judged = command("mxtrain.evaluate", tmp_path, "--json", "--masks-at", "original")
+    assert judged.returncode == 0, judged.stderr
+    found = json.loads(judged.stdout)
+    assert found["masks_at"] == "original" and found["val_miou"] != last["val_miou"]
+    assert found["val_miou"] == pytest.approx(np.mean(hits / unions), abs=1e-12)
+    assert found["val_loss"] == last["val_loss"]
+
 
 def test_a_net_of_ones_own_learns_masks(shapes: Path, tmp_path: Path, command: Command) -> None:
     flags = [*FAST.split(), *SHORT.split(), "--model", f"{OWN}:quarter", "--epochs", "2", "--val", shapes]

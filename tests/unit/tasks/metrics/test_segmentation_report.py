@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from mxtrain.data.masks import mask_format
 from mxtrain.data.masks.mask_format import IGNORED
-from mxtrain.tasks.metrics.segmentation_report import SegmentationReport
+from mxtrain.tasks.metrics.segmentation_report import ReportOfOriginals, SegmentationReport
 
 
 class Answer:
@@ -67,3 +68,37 @@ def test_numbers_are_those_of_a_plain_reference(num_classes: int, seed: int) -> 
     assert str(again) == str(numbers)
     assert sum(record["support"]) == (masks != IGNORED).sum()
     assert sum(count for *_, count in record["confusion"]) == (answers != masks)[masks != IGNORED].sum()
+
+
+def placed(net: int, high: int, wide: int) -> tuple[int, int, int, int]:
+    """Return where a picture of this size lies in a square that a net sees: rows and columns, from and how many."""
+    factor = net / max(high, wide)
+    rows, columns = max(1, round(high * factor)), max(1, round(wide * factor))
+    return (net - rows) // 2, (net - columns) // 2, rows, columns
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_in_originals_each_pixel_is_judged_by_what_the_net_saw_under_its_middle(seed: int) -> None:
+    rng, net, num_classes = np.random.default_rng(seed), 12, 4
+    masks, pixels, answered, pngs = [], [], [], []
+    for _ in range(3):
+        high, wide = map(int, rng.integers(1, 40, 2))
+        classes = rng.integers(0, num_classes, (net, net))
+        mask = rng.integers(0, num_classes, (high, wide)).astype(np.uint8)
+        mask[rng.random(mask.shape) < 0.1] = IGNORED
+        top, left, rows, columns = placed(net, high, wide)
+        for row in range(high):
+            for column in range(wide):
+                seen_row = top + int((row + 0.5) * rows / high)
+                seen_column = left + int((column + 0.5) * columns / wide)
+                masks.append(mask[row, column])
+                pixels.append(classes[seen_row, seen_column])
+        answered.append(classes)
+        pngs.append(np.frombuffer(mask_format.encoded(mask), np.uint8))
+    longest = max(map(len, pngs))
+    original = np.stack([np.pad(png, (0, longest - len(png))) for png in pngs])
+    report = ReportOfOriginals(num_classes)
+    arrays = {"original": original, "mask": np.full((3, net, net), IGNORED, np.uint8)}
+    numbers, _ = report.judge([report.state(Answer(np.stack(answered).astype(np.float32)), arrays)])
+    expected = plain(np.array(masks), np.array(pixels), num_classes)
+    assert numbers["miou"] == expected["miou"] and numbers["pixel_accuracy"] == expected["pixel_accuracy"]
