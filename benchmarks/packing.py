@@ -41,7 +41,7 @@ atexit.register(mark)
 """
 OURS = f"""
 import runpy
-import tools.im2rec_wrapper.packing.pack
+import mxtrain.data.packing.pack
 {MARKS}
 runpy.run_module("tools.im2rec_wrapper", run_name="__main__")
 """

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from mxtrain.core.opencv import cv2
+from mxtrain.data.packing.images import ImageOptions, prepare
+from mxtrain.data.packing.restart_intervals import choose_way
 from mxtrain.data.records.record_writer import RecordWriter
-from tools.im2rec_wrapper.packing.images import ImageOptions, prepare
-from tools.im2rec_wrapper.packing.restart_intervals import choose_way
 
 WIDTH, HEIGHT = 500, 375
 QUALITY = 90

@@ -19,8 +19,8 @@ from mxtrain.config.flags.arguments import LARGEST_SEED, Parser, png_path
 from mxtrain.core import command_name, interrupts, outputs
 from mxtrain.core.errors import DataError, UsageError, one_line
 
+from . import pack_command
 from .arguments import whole_number
-from .packing import pack_command
 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[Parser]

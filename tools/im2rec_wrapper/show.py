@@ -20,12 +20,13 @@ from mxtrain.data.decode.jpeg import BadPicture
 from mxtrain.data.fields import Array
 from mxtrain.data.labels.label_checks import are_yes_or_no
 from mxtrain.data.masks import mask_drawing, mask_format
+from mxtrain.data.packing import fingerprints
 from mxtrain.data.records.record_file import RecordFile, open_records
 from mxtrain.data.records.recordio import Floats, Ints, Label
 from mxtrain.data.text.tokens import tokens_path
 
 from . import drawing
-from .checking import boxes, copies_list, fingerprints
+from .checking import boxes, copies_list
 from .checking.copies_list import ListedPair, ListedPicture
 from .drawing import Canvas
 

@@ -76,8 +76,8 @@ class Source(NamedTuple):
     origin_of: Callable[[Item], str | None] | None = None  # of a .rec: the name that an item was packed from
 
     @property
-    def kind(self) -> str:
-        """The name of its items in messages."""
+    def noun(self) -> str:
+        """The plural by which messages call its items."""
         return "documents" if self.holds_text else "samples" if self.layout else "images"
 
     def display_name(self, item: Item) -> str:

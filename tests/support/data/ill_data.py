@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.pack import pack
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack import pack
 
 NUM_TRAIN = 1200
 _HELD = socket.socket(socket.AF_UNIX)  # a name that one process of a job can have

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack import pack
 from mxtrain.data.records.record_file import open_records
 from mxtrain.tasks.metrics import text_metrics
 from tests.tasks.data import linear
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.pack import pack
 
 LETTERS = list("abcdefgh")
 PERSONS, PLACES = "p", "q"  # first words

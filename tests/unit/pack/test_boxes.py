@@ -12,11 +12,11 @@ import pytest
 from mxtrain.core.errors import DataError, Stop, UsageError
 from mxtrain.core.opencv import cv2
 from mxtrain.data.boxes import box_drawing, box_labels
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack import pack
 from mxtrain.data.records.record_file import classes_path, open_records
 from mxtrain.data.records.record_writer import RecordWriter
 from tools.im2rec_wrapper.checking.check import check
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.pack import pack
 from tools.im2rec_wrapper.show import show
 
 WIDTH, HEIGHT = 80, 60
@@ -120,7 +120,7 @@ WRITE: dict[str, Callable[[Path], Path]] = {
 
 
 def packed(source: Path, out: Path, **options: Any) -> Any:
-    pack(source, out, Options(shuffle=False, quiet=True, **options))
+    pack(source, out, Options(shuffle=False, **options))
     return open_records(out)
 
 
@@ -161,7 +161,7 @@ def test_a_list_of_a_set_and_records_are_packed_again(tmp_path: Path) -> None:
 
 
 def test_crowds_are_kept_and_boxes_that_reach_outside_are_cut(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = coco(tmp_path / "in")
     content = json.loads(path.read_text())
@@ -169,7 +169,7 @@ def test_crowds_are_kept_and_boxes_that_reach_outside_are_cut(
     path.write_text(json.dumps(content))
     (first, _, _) = boxes_of(packed(path, tmp_path / "out.rec"))
     assert first[0].tolist() == [0, 6, 40, 30, 0, box_labels.CROWD]
-    assert "1 picture(s) had boxes that reach outside" in capsys.readouterr().err
+    assert "1 picture(s) had boxes that reach outside" in caplog.text
 
 
 def test_pictures_that_are_made_smaller_keep_their_boxes(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import UsageError
+from mxtrain.data.packing import tokens
 from mxtrain.data.records import recordio
 from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import RecordWriter, rebuild_index
@@ -14,7 +15,6 @@ from mxtrain.data.text.tokens import tokens_path
 from tests.support.data.pictures import jpeg, picture
 from tools.im2rec_wrapper.checking import check_report, findings
 from tools.im2rec_wrapper.checking.check import check
-from tools.im2rec_wrapper.packing import tokens
 
 
 def write(path, payloads, labels=None, classes=None):

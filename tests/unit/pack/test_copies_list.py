@@ -8,12 +8,12 @@ import shutil
 import cv2
 import pytest
 
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack import pack
 from mxtrain.data.records.record_file import index_path
 from tests.support.data.pack_command import assert_one_line
 from tests.support.data.pack_command import in_this_process as im2rec_wrapper
 from tests.support.data.pictures import jpeg, picture
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.pack import pack
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from mxtrain.data import input_files
 from mxtrain.data.decode import decoding as reader
 from mxtrain.data.decode import pillow_decode, restart
 from mxtrain.data.decode.jpeg import BadPicture
+from mxtrain.data.packing import image_info, restart_intervals
+from mxtrain.data.packing.images import DEFAULT_QUALITY, PLAIN, PROGRESSIVE, ImageOptions, prepare
 from mxtrain.data.sources.formats.folder import read_folder
-from tools.im2rec_wrapper.packing import image_info, restart_intervals
-from tools.im2rec_wrapper.packing.images import DEFAULT_QUALITY, PLAIN, PROGRESSIVE, ImageOptions, prepare
 
 ASIS = ImageOptions()
 needs_native = pytest.mark.skipif(
@@ -316,7 +316,7 @@ def test_what_no_reader_here_decodes_is_bad_with_them_too(way):
             prepare(bytes(data), ImageOptions(decodes_all=decodes_all, restarts=way))
 
 
-def test_the_ways_are_taken_in_order_and_none_is_told(monkeypatch, tmp_path, capsys):
+def test_the_ways_are_taken_in_order_and_none_is_told(monkeypatch, tmp_path, caplog):
     choose = restart_intervals.choose_way
     assert choose(False, True) == restart_intervals.NONE
     monkeypatch.setattr(native, "rewrite_jpeg", lambda payload, units: b"")
@@ -327,8 +327,8 @@ def test_the_ways_are_taken_in_order_and_none_is_told(monkeypatch, tmp_path, cap
     assert choose(None, True) == choose(True, True) == restart_intervals.JPEGTRAN
     (tmp_path / "jpegtran").unlink()
     assert choose(None, False) == restart_intervals.NONE
-    assert capsys.readouterr().err == ""
+    assert caplog.text == ""
     assert choose(None, True) == restart_intervals.NONE
-    assert "load more slowly" in capsys.readouterr().err
+    assert "load more slowly" in caplog.text
     with pytest.raises(UsageError, match="libjpeg-turbo-progs"):
         choose(True, False)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack import pack
 from mxtrain.data.records.record_file import classes_path, open_records
 from mxtrain.data.sources.item import BadItem
 from mxtrain.data.sources.opening import open_source
 from mxtrain.data.text import words
 from tools.im2rec_wrapper.checking.check import check
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.pack import pack
 
 
 def lines(path, *objects):

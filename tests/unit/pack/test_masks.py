@@ -13,13 +13,13 @@ from PIL import Image
 from mxtrain.core.errors import DataError
 from mxtrain.core.opencv import cv2
 from mxtrain.data.masks import mask_drawing, mask_format
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack import pack
 from mxtrain.data.records.record_file import classes_path, open_records
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.sources.masks import outlines
 from tests.support.commands import ROOT
 from tools.im2rec_wrapper.checking.check import check
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.pack import pack
 from tools.im2rec_wrapper.show import show
 
 WIDTH, HEIGHT = 48, 32
@@ -157,7 +157,7 @@ LAYOUTS = {
 
 
 def packed(source: Path, source_type: str, out: Path, **options: Any) -> Path:
-    pack(source, out, Options(quiet=True, source_type=source_type, shuffle=False, **options))
+    pack(source, out, Options(source_type=source_type, shuffle=False, **options))
     return out
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import UsageError
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack import pack
 from mxtrain.data.records.record_file import classes_path, index_path, open_records
 from mxtrain.data.records.record_writer import RecordWriter
 from tests.support.data.binary_sources import PNGS, datum, example, tfrecord, write_lmdb
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.pack import pack
 
 
 def pictures(folder):

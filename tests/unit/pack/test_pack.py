@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain.core.errors import UsageError
+from mxtrain.data.packing import tokens
+from mxtrain.data.packing.journal import Journal, PackCheckpoint
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.plan import plan_outputs
+from mxtrain.data.packing.preparation import map_in_order
 from mxtrain.data.records.record_file import index_path, open_records
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.sources import order
 from mxtrain.data.sources.item import BadItem, Item, MadeItems
-from tools.im2rec_wrapper.packing import tokens
-from tools.im2rec_wrapper.packing.journal import Journal, PackCheckpoint
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.plan import plan_outputs
-from tools.im2rec_wrapper.packing.preparation import map_in_order
 
 
 def item(name, label):
@@ -164,25 +164,25 @@ def test_the_last_whole_checkpoint_counts(tmp_path):
 
 
 @pytest.mark.parametrize("line", [b"nonsense\n", b"[1, 2]\n", b"{}\n[1]\n"])
-def test_after_a_damaged_journal_a_pack_starts_from_the_beginning(tmp_path, line, capsys):
+def test_after_a_damaged_journal_a_pack_starts_from_the_beginning(tmp_path, line, caplog):
     interrupted(tmp_path)
     (tmp_path / "journal").write_bytes(line)
     assert read_again(tmp_path) is None
-    assert "starting from the beginning" in capsys.readouterr().err
+    assert "starting from the beginning" in caplog.text
 
 
-def test_with_another_description_a_pack_starts_from_the_beginning(tmp_path, capsys):
+def test_with_another_description_a_pack_starts_from_the_beginning(tmp_path, caplog):
     interrupted(tmp_path, [checkpoint_at(5)])
     assert read_again(tmp_path, {"files": ["data.rec"], "--seed": 1}) is None
-    assert "changed since the interrupted run: --seed" in capsys.readouterr().err
+    assert "changed since the interrupted run: --seed" in caplog.text
     assert sorted(os.listdir(tmp_path)) == ["journal"]
 
 
-def test_without_a_partial_file_a_pack_starts_from_the_beginning(tmp_path, capsys):
+def test_without_a_partial_file_a_pack_starts_from_the_beginning(tmp_path, caplog):
     interrupted(tmp_path, [checkpoint_at(5)])
     (tmp_path / "data.idx.partial").unlink()
     assert read_again(tmp_path) is None
-    assert "data.idx.partial is no longer whole" in capsys.readouterr().err
+    assert "data.idx.partial is no longer whole" in caplog.text
 
 
 def test_one_packer_at_a_time(tmp_path):

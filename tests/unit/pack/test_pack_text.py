@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import UsageError
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack import pack
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.text import tokenizers
 from mxtrain.data.text.tokens import format_of
 from tools.im2rec_wrapper.checking.check import check
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.pack import pack
 
 
 @pytest.fixture

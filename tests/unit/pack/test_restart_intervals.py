@@ -9,14 +9,14 @@ import pytest
 from mxtrain import native
 from mxtrain.core.errors import UsageError
 from mxtrain.data.decode import decoding, restart
+from mxtrain.data.packing import resume
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack import pack
+from mxtrain.data.packing.plan import plan_outputs
+from mxtrain.data.packing.restart_intervals import JPEGTRAN, NATIVE
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.sources.opening import open_source
 from tests.support.data.encoded_jpegs import encoded, picture
-from tools.im2rec_wrapper.packing import resume
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.pack import pack
-from tools.im2rec_wrapper.packing.plan import plan_outputs
-from tools.im2rec_wrapper.packing.restart_intervals import JPEGTRAN, NATIVE
 
 needs_native = pytest.mark.skipif(
     native.rewrite_jpeg is None, reason="mxtrain was installed without a C compiler"
@@ -38,7 +38,7 @@ def folder(tmp_path):
 def packed(folder, name, **options):
     """Return the payloads of a pack of the folder, in its order."""
     rec = folder.parent / name / "data.rec"
-    pack(folder, rec.parent, Options(shuffle=False, **options))
+    print(*pack(folder, rec.parent, Options(shuffle=False, **options)), sep="\n")
     return [bytes(record.payload) for record in map(open_records(rec).read, range(21))]
 
 
@@ -61,14 +61,15 @@ def test_without_them_jpegs_stay_as_they_are_and_progressive_ones_are_counted(fo
     assert "  3 left progressive" in capsys.readouterr().out
 
 
-def test_with_no_means_they_are_left_out_or_refused(folder, capsys, monkeypatch, tmp_path):
+def test_with_no_means_they_are_left_out_or_refused(folder, caplog, monkeypatch, tmp_path):
     monkeypatch.setattr(native, "rewrite_jpeg", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     sources = [path.read_bytes() for path in sorted(folder.glob("a/*"))]
     assert packed(folder, "plain") == sources
-    assert capsys.readouterr().err.count("without restart intervals") == 1
+    assert caplog.text.count("without restart intervals") == 1
+    caplog.clear()
     packed(folder, "re-encoded", quality=90)
-    assert "without restart intervals" not in capsys.readouterr().err
+    assert "without restart intervals" not in caplog.text
     with pytest.raises(UsageError, match="needs mxtrain installed where there is a C compiler"):
         packed(folder, "refused", restart_intervals=True)
 

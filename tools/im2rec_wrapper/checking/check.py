@@ -21,8 +21,8 @@ from mxtrain.data.records.record_file import classes_path
 from mxtrain.data.records.recordio_file import RecordIOFile
 from mxtrain.data.text import tokenizers
 from mxtrain.data.text.tokens import OF_TOKENS, read_description, tokens_path
+from mxtrain.report.sinks.progress import with_progress
 
-from ..progress import with_progress
 from . import classes, contents, masks, structure
 from .contents import Content
 from .copies import CopyFinder

@@ -13,12 +13,12 @@ from typing import Sequence
 
 import numpy as np
 
+from mxtrain.data.packing import fingerprints
+from mxtrain.data.packing.fingerprints import Hashes, Pair
 from mxtrain.data.records.recordio import Ints, Label
 
-from . import fingerprints
 from .contents import Content
 from .findings import Finding, RecordLocation, of_pair
-from .fingerprints import Hashes, Pair
 from .structure import RecordTable
 
 _SHARD = re.compile(r"-\d+-of-\d+$")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack import pack
 from mxtrain.data.records.record_file import index_path, open_records
 from mxtrain.data.records.record_writer import rebuild_index
 from mxtrain.data.records.source_names import SourceNames, line, sources_path
 from tools.im2rec_wrapper.checking.check import check
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.pack import pack
 
 ODD = "größe\t\u2028" + os.fsdecode(b"\xff")
 

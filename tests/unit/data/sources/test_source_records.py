@@ -17,13 +17,13 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.core.opencv import cv2
 from mxtrain.data.decode import decoding
 from mxtrain.data.fingerprint import fingerprint_of
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack import pack
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.sources import packing_gain, source_records
 from mxtrain.data.sources.pictures import Labels, open_pictures
 from tests.support.data import binary_sources
 from tests.support.data.pictures import jpeg, picture
-from tools.im2rec_wrapper.packing.options import Options
-from tools.im2rec_wrapper.packing.pack import pack
 
 NAMES = ["ant", "bee", "cow"]
 
@@ -119,7 +119,7 @@ def opened(name: str, path: Path) -> Any:
 def test_samples_labels_and_order_are_those_of_its_pack(name: str, tmp_path: Path) -> None:
     path = SOURCES[name](tmp_path)
     records = opened(name, path)
-    pack(path, tmp_path / "packed.rec", Options(quiet=True))
+    pack(path, tmp_path / "packed.rec", Options())
     packed = open_set(str(tmp_path / "packed.rec"))
     assert len(records) == len(packed) and records.class_names == packed.class_names
     for position in range(len(packed)):
@@ -136,7 +136,7 @@ def test_samples_labels_and_order_are_those_of_its_pack(name: str, tmp_path: Pat
 def test_labels_of_several_are_rows_where_there_is_one_class_as_in_its_pack(tmp_path: Path) -> None:
     path = listed(tmp_path, "a.csv", "{name},ant")
     records = open_pictures(str(path), Labels(are_several=True))
-    pack(path, tmp_path / "packed.rec", Options(quiet=True, multi_label=True))
+    pack(path, tmp_path / "packed.rec", Options(multi_label=True))
     packed = open_set(str(tmp_path / "packed.rec"))
     assert records.labels().shape == (12, 1) == packed.labels().shape
     assert np.array_equal(records.labels(), packed.labels())
@@ -191,7 +191,7 @@ def test_what_is_no_source_of_pictures_is_refused(
 def test_a_folder_of_rec_files_is_a_set_of_these(tmp_path: Path) -> None:
     path = folder(tmp_path)
     for part in ("b", "a"):
-        pack(path, tmp_path / "recs" / f"{part}.rec", Options(quiet=True, seed=ord(part)))
+        pack(path, tmp_path / "recs" / f"{part}.rec", Options(seed=ord(part)))
     records = open_pictures(str(tmp_path / "recs"))
     assert [each.name for each in records.files] == ["a.rec", "b.rec"] and len(records) == 26
 

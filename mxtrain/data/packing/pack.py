@@ -11,15 +11,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
-import sys
 import time
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator
 
 from mxtrain.core.errors import DataError, OutOfResources, Stopped, UsageError
 from mxtrain.data.arrays import table_selection
 from mxtrain.data.arrays.array_fields import sidecar_path
+from mxtrain.data.packing import images, overlap, restart_intervals, resume, samples, tokens
+from mxtrain.data.packing import options as pack_options
+from mxtrain.data.packing.images import ImageOptions
+from mxtrain.data.packing.journal import Journal
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack_run import OutputFile, PackRun
+from mxtrain.data.packing.plan import all_outputs, beside, plan_outputs
+from mxtrain.data.packing.preparation import Prepare, PreparedItem, prepare_items
+from mxtrain.data.packing.restart_intervals import NONE
 from mxtrain.data.records import recordio, source_names
 from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import Replacement, aside
@@ -30,28 +39,26 @@ from mxtrain.data.text import tokenizers
 from mxtrain.data.text.tokenizers import Tokenizer
 from mxtrain.data.text.tokens import OF_DOCUMENTS, OF_TOKENS, tokens_path
 
-from ..progress import with_progress
-from . import images, overlap, restart_intervals, resume, samples, tokens
-from . import options as pack_options
-from .images import ImageOptions
-from .journal import Journal
-from .options import Options
-from .pack_run import OutputFile, PackRun
-from .plan import all_outputs, beside, plan_outputs
-from .preparation import Prepare, PreparedItem, prepare_items
-from .restart_intervals import NONE
+logger = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY_SECONDS = 1.0
+# Goes through items, of which so many are expected and so many were done before, by their plural, and shows how many.
+Progress = Callable[[Iterator[None], int, int, str], Iterator[None]]
 
 
-def pack(source: Path, out: Path, options: Options) -> None:
-    """Pack `source` into `out`, and print a summary; DataError for bad items, unless they may be skipped."""
+def unseen(items: Iterator[None], num_expected: int, num_before: int, noun: str) -> Iterator[None]:
+    """Go through items and show nothing."""
+    return items
+
+
+def pack(source: Path, out: Path, options: Options, progress: Progress = unseen) -> list[str]:
+    """Pack `source` into `out`, and return lines of a summary; DataError for bad items, unless they may be skipped."""
     started = time.monotonic()
     columns = table_selection.of_flags(options)
     of_type = SourceOptions(options.root, options.multi_label, columns, _scratch(out))
     opened = open_source(source, options.source_type, of_type)
     for warning in opened.warnings:
-        print(f"im2rec_wrapper: warning: {warning}", file=sys.stderr)
+        logger.warning("warning: %s", warning)
     pack_options.check(options, opened)
     splits = plan_outputs(opened.items, out, options)
     tokenizer = None
@@ -70,11 +77,10 @@ def pack(source: Path, out: Path, options: Options) -> None:
         description = resume.description(splits, opened, options, way, journal.path.parent)
         run = resume.start_or_resume(journal, description, splits, opened, whole_files)
         prepared = prepare_items(resume.remaining(splits, run), opened, prepare, options.num_workers)
-        _write(run, journal, prepared, opened.kind, shows=not options.quiet)
-        _report_bad(run, opened.kind, beside(out, ".bad.tsv"), options.skip_bad)
+        _write(run, journal, prepared, opened.noun, progress)
+        _report_bad(run, opened.noun, beside(out, ".bad.tsv"), options.skip_bad)
         _write_beside(run, opened, tokenizer, whole_files)
-    summary = list(_summary(opened, run, time.monotonic() - started))
-    print(*(summary[:1] if options.quiet else summary), sep="\n")
+    return list(_summary(opened, run, time.monotonic() - started))
 
 
 def _scratch(out: Path) -> Path:
@@ -108,10 +114,12 @@ def _resumable_when_full() -> Iterator[None]:
         raise Stopped(str(full), full.exit_code) from None
 
 
-def _write(run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], noun: str, shows: bool) -> None:
+def _write(
+    run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], noun: str, progress: Progress
+) -> None:
     """Write the items that remain, with a checkpoint about once a second."""
     last_checkpoint = time.monotonic()
-    for _ in with_progress(run.write(prepared), run.num_planned, run.num_done, noun, shows):
+    for _ in progress(run.write(prepared), run.num_planned, run.num_done, noun):
         if time.monotonic() - last_checkpoint > CHECKPOINT_EVERY_SECONDS:
             journal.add(run.checkpoint())
             last_checkpoint = time.monotonic()
@@ -208,7 +216,7 @@ def _folder(path: Path) -> Iterator[None]:
 
 def _summary(source: Source, run: PackRun, seconds: float) -> Iterator[str]:
     num_packed = sum(file.num_records for file in run.files)
-    noun = source.kind
+    noun = source.noun
     names = source.class_names or ()
     classes = f" of {len(names)} classes" if names else ""
     if names and _has_numbers(source, run):

@@ -7,6 +7,7 @@ from typing import NamedTuple, Sequence
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays.array_fields import sidecar_path
+from mxtrain.data.packing.options import Options
 from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import aside
 from mxtrain.data.records.source_names import sources_path
@@ -14,8 +15,6 @@ from mxtrain.data.sources import order
 from mxtrain.data.sources.item import Item
 from mxtrain.data.text.tokenizers import FILE_NAME
 from mxtrain.data.text.tokens import tokens_path
-
-from .options import Options
 
 
 class OutputSplit(NamedTuple):

@@ -7,12 +7,14 @@ after, or by libjpeg-turbo's `jpegtran`; both write the same bytes. Does not cro
 
 from __future__ import annotations
 
+import logging
 import shutil
 import subprocess
-import sys
 
 from mxtrain import native
 from mxtrain.core.errors import UsageError
+
+logger = logging.getLogger(__name__)
 
 NATIVE, JPEGTRAN, NONE = "native", "jpegtran", "none"  # the ways, as journals record them
 _NEEDS = "mxtrain installed where there is a C compiler, or the program jpegtran (`apt install libjpeg-turbo-progs`)"
@@ -48,10 +50,7 @@ def choose_way(is_wanted: bool | None, is_needed: bool) -> str:
             f"--restart-intervals needs {_NEEDS}, or re-encode with --quality, which needs neither"
         )
     if is_needed:
-        print(
-            f"im2rec_wrapper: JPEGs go in without restart intervals, and load more slowly: these need {_NEEDS}",
-            file=sys.stderr,
-        )
+        logger.warning("JPEGs go in without restart intervals, and load more slowly: these need %s", _NEEDS)
     return NONE
 
 

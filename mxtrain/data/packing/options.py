@@ -40,7 +40,6 @@ class Options:
     tokenizer: str = "bytes"
     skip_bad: bool = False
     num_workers: int | None = None
-    quiet: bool = False
 
 
 # Options that change none of the bytes written, or only through the items or the way of restart intervals.
@@ -51,7 +50,6 @@ _NOT_OF_BYTES = (
     "root",
     "multi_label",
     "restart_intervals",
-    "quiet",
 )
 
 
@@ -64,7 +62,7 @@ def check(options: Options, source: Source) -> None:
     """Raise UsageError for options that would have no effect on what this source holds."""
     if not source.holds_text:
         if options.tokenizer != "bytes":
-            raise UsageError(f"--tokenizer is for text, and the source holds {source.kind}: leave it out")
+            raise UsageError(f"--tokenizer is for text, and the source holds {source.noun}: leave it out")
         if not source.layout:
             return
     for flag, is_set in [

@@ -16,14 +16,13 @@ from typing import Any, Callable, Container, Iterable, Iterator, Sequence, Tuple
 import numpy as np
 
 from mxtrain.core import plain_text
+from mxtrain.data.packing.images import PackedItem
+from mxtrain.data.packing.journal import PackCheckpoint
+from mxtrain.data.packing.plan import OutputSplit
+from mxtrain.data.packing.preparation import PreparedItem
+from mxtrain.data.packing.tokens import TaggedItem
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.sources.item import BoxLabel, Item
-
-from .images import PackedItem
-from .journal import PackCheckpoint
-from .plan import OutputSplit
-from .preparation import PreparedItem
-from .tokens import TaggedItem
 
 Digest = Any  # of hashlib
 Stamp = Tuple[int, ...]

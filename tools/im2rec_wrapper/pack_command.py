@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import hashlib
+import logging
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Iterator
 
 from mxtrain.config.checks.bounds import MOST_LIST_LENGTH
 from mxtrain.config.flags.arguments import LARGEST_SEED
 from mxtrain.config.values import addresses
 from mxtrain.data.sources.source_types import SOURCE_TYPES
 
-from ..arguments import fraction, whole_number
+from .arguments import fraction, whole_number
+
+if TYPE_CHECKING:
+    from mxtrain.data.packing.options import Options
 
 
 def add(commands: Any) -> None:
@@ -206,8 +212,7 @@ def _add_images(pack: Any) -> None:
 
 
 def _run(parsed: argparse.Namespace) -> None:
-    from .options import Options
-    from .pack import pack
+    from mxtrain.data.packing.options import Options
 
     options = Options(
         source_type=parsed.source_type,
@@ -236,25 +241,45 @@ def _run(parsed: argparse.Namespace) -> None:
         tokenizer=parsed.tokenizer,
         skip_bad=parsed.skip_bad,
         num_workers=parsed.workers,
-        quiet=parsed.quiet,
     )
-    if isinstance(parsed.out, addresses.Address):
-        _pack_into_store(parsed.source, parsed.out, options)
-    else:
-        pack(parsed.source, parsed.out, options)
+    with _log_on_stderr():
+        if isinstance(parsed.out, addresses.Address):
+            _pack_into_store(parsed.source, parsed.out, options, parsed.quiet)
+        else:
+            _pack(parsed.source, parsed.out, options, parsed.quiet)
 
 
-def _pack_into_store(source: Any, out: addresses.Address, options: Any) -> None:
+@contextlib.contextmanager
+def _log_on_stderr() -> Iterator[None]:
+    """A block in which what packing logs is told on stderr."""
+    log, handler = logging.getLogger("mxtrain.data"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("im2rec_wrapper: %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+def _pack(source: Path, out: Path, options: Options, is_quiet: bool) -> None:
+    """Pack, and print the summary, of which there is one line where `is_quiet`."""
+    from mxtrain.data.packing.pack import pack
+    from mxtrain.report.sinks.progress import with_progress
+
+    summary = pack(source, out, options, functools.partial(with_progress, shows=not is_quiet))
+    print(*(summary[:1] if is_quiet else summary), sep="\n")
+
+
+def _pack_into_store(source: Path, out: addresses.Address, options: Options, is_quiet: bool) -> None:
     """Pack on this machine's disk, where the same command resumes, and upload what was packed."""
     from mxtrain.data.records.record_upload import upload
     from mxtrain.data.storage.options import DEFAULTS
 
-    from .pack import pack
-
     folder = DEFAULTS.cache_folder / "packs" / hashlib.sha256(str(out).encode()).hexdigest()[:16]
     is_file = out.suffix == ".rec"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    pack(source, folder / out.name if is_file else folder, options)
+    _pack(source, folder / out.name if is_file else folder, options, is_quiet)
     for rec in sorted(folder.glob("*.rec")):
         print(f"wrote {upload(rec, out.parent if is_file else out)}", flush=True)
     shutil.rmtree(folder)

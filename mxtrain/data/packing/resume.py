@@ -5,22 +5,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import logging
 import os
-import sys
 from pathlib import Path
 from typing import Iterator, Sequence
 
 import mxtrain
 from mxtrain.core.opencv import cv2
+from mxtrain.data.packing import options as pack_options
+from mxtrain.data.packing.journal import Description, Journal, PackCheckpoint
+from mxtrain.data.packing.options import Options
+from mxtrain.data.packing.pack_run import OutputFile, PackRun, digest
+from mxtrain.data.packing.plan import OutputSplit
+from mxtrain.data.packing.preparation import map_in_order
 from mxtrain.data.records.record_writer import RecordWriter, WriterProgress
 from mxtrain.data.sources.item import Item, Source, file_stamp
 
-from . import options as pack_options
-from .journal import Description, Journal, PackCheckpoint
-from .options import Options
-from .pack_run import OutputFile, PackRun, digest
-from .plan import OutputSplit
-from .preparation import map_in_order
+logger = logging.getLogger(__name__)
 
 _NUM_STAMPING = 16  # threads that stat files, for a cold disk
 
@@ -65,12 +66,9 @@ def start_or_resume(
         if stamps.hexdigest() == checkpoint.stamps:
             run = _opened(splits, checkpoint, whole_files)
             run.replay(checkpoint, stamps)
-            print(f"im2rec_wrapper: resuming after {run.num_done} of {run.num_planned}", file=sys.stderr)
+            logger.info("resuming after %d of %d", run.num_done, run.num_planned)
             return run
-        print(
-            "im2rec_wrapper: starting from the beginning: the source has changed since the interrupted run",
-            file=sys.stderr,
-        )
+        logger.warning("starting from the beginning: the source has changed since the interrupted run")
     run = _opened(splits, None, whole_files)
     journal.start(description)
     return run

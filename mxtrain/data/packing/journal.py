@@ -7,8 +7,8 @@ it says is on the disk. The journal is also the lock: the process that has it op
 from __future__ import annotations
 
 import json
+import logging
 import os
-import sys
 from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
@@ -16,6 +16,8 @@ from mxtrain.core import durable
 from mxtrain.core.errors import UsageError
 from mxtrain.data.records.record_file import index_path
 from mxtrain.data.records.record_writer import aside, open_alone
+
+logger = logging.getLogger(__name__)
 
 Description = Dict[str, Any]  # as JSON brings it back
 
@@ -54,11 +56,11 @@ class Journal:
             before: Description = dict(json.loads(lines[0]))
             checkpoints = [PackCheckpoint(*json.loads(line)) for line in lines[1:]]
         except (ValueError, TypeError):
-            _print("the journal of an interrupted run is damaged: starting from the beginning")
+            logger.warning("the journal of an interrupted run is damaged: starting from the beginning")
             return None
         different = [key for key in {**description, **before} if before.get(key) != description.get(key)]
         if different:
-            _print(
+            logger.warning(
                 f"starting from the beginning: changed since the interrupted run: {', '.join(sorted(different))}"
             )
             _remove_partial(self.path.parent, before)
@@ -104,7 +106,9 @@ def _are_there(folder: Path, description: Description, checkpoint: PackCheckpoin
         path = folder / name
         for file, num_bytes in ((path, written[1]), (index_path(path), written[2])):
             if not aside(file).is_file() or aside(file).stat().st_size < num_bytes:
-                _print(f"starting from the beginning: the interrupted run's {aside(file)} is no longer whole")
+                logger.warning(
+                    f"starting from the beginning: the interrupted run's {aside(file)} is no longer whole"
+                )
                 return False
     return True
 
@@ -113,7 +117,3 @@ def _remove_partial(folder: Path, description: Description) -> None:
     for name in description.get("files", ()):
         for path in (folder / name, index_path(folder / name)):
             aside(path).unlink(missing_ok=True)
-
-
-def _print(message: str) -> None:
-    print(f"im2rec_wrapper: {message}", file=sys.stderr)

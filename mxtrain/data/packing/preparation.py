@@ -15,10 +15,9 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar, 
 
 from mxtrain.core.system.machine import usable_cores
 from mxtrain.data.decode.jpeg import BadPicture
+from mxtrain.data.packing.images import PackedItem
+from mxtrain.data.packing.tokens import TaggedItem
 from mxtrain.data.sources.item import BadItem, Item, Source
-
-from .images import PackedItem
-from .tokens import TaggedItem
 
 _AT_A_TIME = 8  # items a task: queueing one costs as much as reading a small file
 _TASKS_A_WORKER = 2

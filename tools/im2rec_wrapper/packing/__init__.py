@@ -1,1 +1,0 @@
-"""Packing: from a source to .rec files, and on after an interruption."""
