@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator
 
 from mxtrain.config.checks.bounds import MOST_LIST_LENGTH
+from mxtrain.config.components import choices
 from mxtrain.config.flags.arguments import LARGEST_SEED
 from mxtrain.config.values import addresses
 from mxtrain.data.sources.source_types import SOURCE_TYPES
@@ -208,7 +209,23 @@ def _add_images(pack: Any) -> None:
         default="decode",
         help="read every image to its end, or of JPEG and PNG files only follow the structure (default: decode)",
     )
+    pack.add_argument(
+        "--drop",
+        metavar="WORDS",
+        type=_drop,
+        default=(),
+        help="leave out, before the split, copies (of the earliest in the source, as check finds them), damaged "
+        "pictures, or copies,damaged; OUT.dropped.tsv lists them",
+    )
     pack.add_argument("--quiet", action="store_true", help="show no progress, and print one line at the end")
+
+
+def _drop(text: str) -> tuple[str, ...]:
+    """Parse what is left out: names joined by commas, in one order, so that the order typed does not matter."""
+    words = text.split(",")
+    if not set(words) <= set(choices.DROPPED):
+        raise argparse.ArgumentTypeError(f"'{text}' is not copies, damaged, or both joined by a comma")
+    return tuple(name for name in choices.DROPPED if name in words)
 
 
 def _run(parsed: argparse.Namespace) -> None:
@@ -238,6 +255,7 @@ def _run(parsed: argparse.Namespace) -> None:
         quality=parsed.quality,
         restart_intervals=parsed.restart_intervals,
         verify=parsed.verify,
+        drop=parsed.drop,
         tokenizer=parsed.tokenizer,
         skip_bad=parsed.skip_bad,
         num_workers=parsed.workers,

@@ -17,6 +17,7 @@ SAMPLINGS = ("once", "balanced")
 TTA = ("flip", "crops", "scales", "windows")
 TTA_OF_ANY = ("flip", "crops")  # whose answers have a mean
 MASKS_AT = MASKS_AT_NET, MASKS_AT_ORIGINAL = ("net", "original")  # the size in which masks are judged
+DROPPED = ("copies", "damaged")  # of pictures, by pack --drop
 VERIFY = ("always", "first-epoch", "never")
 NORMALIZE = ("auto", "host", "device")
 CACHES = ("none", "ram", "disk")

@@ -45,6 +45,7 @@ WORDS: dict[str, Sequence[str]] = {
     "compress": tuple(stores.COMPRESSIONS),
     "deviation": (mean_deviation.IMAGENET, mean_deviation.AUTO),
     "devices": ("cpu", "gpu"),
+    "drop": (*choices.DROPPED, ",".join(choices.DROPPED)),
     "hold": choices.HOLD,
     "init": tuple(initializers.INITIALIZERS),
     "kvstore": tuple(stores.STORES),

@@ -57,6 +57,23 @@ def thumbnail(pixels: Pixels) -> Pixels:
     return _shrunk(pixels, THUMBNAIL_SIDE)
 
 
+def pairs_of(
+    digests: Hashes, hashes: Hashes, thumbnails: npt.NDArray[np.uint8], sets: Ints
+) -> tuple[list[Pair], list[Pair]]:
+    """Return the pairs of exact copies and those of near copies; where nothing was decoded, there are no hashes.
+
+    Of exact copies in one set, only the first is compared with others.
+    """
+    exact = exact_pairs(digests, sets)
+    if len(hashes) < len(digests):
+        return exact, []
+    again = [later for first, later in exact if sets[first] == sets[later]]
+    items = np.setdiff1d(np.arange(len(digests)), again)
+    pairs = near_pairs(hashes[items], thumbnails[items], sets[items])
+    named = [(int(items[first]), int(items[later])) for first, later in pairs]
+    return exact, [(first, later) for first, later in named if digests[first] != digests[later]]
+
+
 def exact_pairs(digests: Hashes, sets: Ints) -> list[Pair]:
     """Return pairs of indices: each item with the first one before it of the same digest, in each set that has one."""
     _, group, sizes = np.unique(digests, return_inverse=True, return_counts=True)

@@ -28,6 +28,7 @@ class ImageOptions(NamedTuple):
     short_side: int | None = None  # larger images shrink to it
     quality: int | None = None  # all are re-encoded as JPEG
     decodes_all: bool = True  # else of JPEG and PNG that go in as they are, only the structure is checked
+    is_decoded_later: bool = False  # the payload is, to its end, by whoever asks for it
     restarts: str = NONE  # the way to put restart markers into JPEGs; re-encoded ones have them anyway
 
 
@@ -42,7 +43,8 @@ def prepare(data: bytes, options: ImageOptions) -> PackedItem:
     """Return the payload for a file with these bytes; BadPicture if it is damaged, or of a kind that is refused."""
     info = inspect(data)
     if not options.short_side and not options.quality and not info.conversions:
-        return _not_encoded(data, info, options, options.decodes_all or not info.is_checked)
+        must_decode = not options.is_decoded_later and (options.decodes_all or not info.is_checked)
+        return _not_encoded(data, info, options, must_decode)
     pixels, shrinks = _pixels(data, options.short_side)
     if not shrinks and not options.quality and not info.conversions:
         return _not_encoded(data, info, options, must_decode=False)

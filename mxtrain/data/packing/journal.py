@@ -6,14 +6,15 @@ it says is on the disk. The journal is also the lock: the process that has it op
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 from pathlib import Path
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, Iterator, NamedTuple
 
 from mxtrain.core import durable
-from mxtrain.core.errors import UsageError
+from mxtrain.core.errors import OutOfResources, Stopped, UsageError
 from mxtrain.data.records.record_file import index_path
 from mxtrain.data.records.record_writer import aside, open_alone
 
@@ -30,6 +31,23 @@ class PackCheckpoint(NamedTuple):
     bad: Any  # [position, name, reason] of each bad item
     notes: dict[str, int]
     stamps: str  # digest of the stamps of all items done
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Journal]:
+    """A block with the journal at `path`, which goes at the end, but after a signal or a full disk: to resume from."""
+    journal = Journal(path)
+    try:
+        yield journal
+    except (Stopped, OutOfResources):
+        raise
+    except BaseException:
+        journal.remove()
+        raise
+    else:
+        journal.remove()
+    finally:
+        journal.close()
 
 
 class Journal:

@@ -6,8 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from mxtrain.config.components import choices
 from mxtrain.core.errors import UsageError
 from mxtrain.data.sources.item import Source
+
+COPIES, DAMAGED = choices.DROPPED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Options:
     quality: int | None = None
     restart_intervals: bool | None = None  # None: where they can be made
     verify: str = "decode"
+    drop: tuple[str, ...] = ()  # COPIES, DAMAGED
     tokenizer: str = "bytes"
     skip_bad: bool = False
     num_workers: int | None = None
@@ -64,8 +68,11 @@ def check(options: Options, source: Source) -> None:
         if options.tokenizer != "bytes":
             raise UsageError(f"--tokenizer is for text, and the source holds {source.noun}: leave it out")
         if not source.layout:
+            if options.drop and options.verify != "decode":
+                raise UsageError("--drop reads every picture to its end; leave --verify structure out")
             return
     for flag, is_set in [
+        ("--drop", options.drop),
         ("--resize", options.short_side),
         ("--quality", options.quality),
         ("--restart-intervals", options.restart_intervals),

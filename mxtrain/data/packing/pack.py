@@ -4,7 +4,7 @@
 OUT/val.rec; with shards OUT/train-00000-of-00004.rec and so on. Beside each lie its .idx, its .classes.tsv (the same
 names in the same order for all), .tokens.json or .arrays.json, and its .sources.tsv. All appear together at the end, or
 none; what a killed run or a full disk leaves are *.partial files and OUT.journal, from which the same command resumes.
-OUT.bad.tsv lists the items that could not be packed: name, reason.
+OUT.bad.tsv lists the items that could not be packed: name, reason; OUT.dropped.tsv what `--drop` has left out.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ import functools
 import logging
 import os
 import time
+from collections import Counter
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Iterator, Sequence
 
 from mxtrain.core.errors import DataError, OutOfResources, Stopped, UsageError
 from mxtrain.data.arrays import table_selection
 from mxtrain.data.arrays.array_fields import sidecar_path
-from mxtrain.data.packing import images, overlap, restart_intervals, resume, samples, tokens
+from mxtrain.data.packing import images, journal, overlap, restart_intervals, resume, samples, sifting, tokens
 from mxtrain.data.packing import options as pack_options
 from mxtrain.data.packing.images import ImageOptions
-from mxtrain.data.packing.journal import Journal
 from mxtrain.data.packing.options import Options
-from mxtrain.data.packing.pack_run import OutputFile, PackRun
-from mxtrain.data.packing.plan import all_outputs, beside, plan_outputs
-from mxtrain.data.packing.preparation import Prepare, PreparedItem, prepare_items
+from mxtrain.data.packing.pack_run import BadItems, OutputFile, PackRun, Progress, unseen, write_all
+from mxtrain.data.packing.plan import DROPPED, OutputSplit, all_outputs, beside, plan_outputs
+from mxtrain.data.packing.preparation import Prepare, prepare_items
 from mxtrain.data.packing.restart_intervals import NONE
+from mxtrain.data.packing.sifting import SiftedSource
 from mxtrain.data.records import recordio, source_names
 from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import Replacement, aside
@@ -40,15 +41,6 @@ from mxtrain.data.text.tokenizers import Tokenizer
 from mxtrain.data.text.tokens import OF_DOCUMENTS, OF_TOKENS, tokens_path
 
 logger = logging.getLogger(__name__)
-
-CHECKPOINT_EVERY_SECONDS = 1.0
-# Goes through items, of which so many are expected and so many were done before, by their plural, and shows how many.
-Progress = Callable[[Iterator[None], int, int, str], Iterator[None]]
-
-
-def unseen(items: Iterator[None], num_expected: int, num_before: int, noun: str) -> Iterator[None]:
-    """Go through items and show nothing."""
-    return items
 
 
 def pack(source: Path, out: Path, options: Options, progress: Progress = unseen) -> list[str]:
@@ -69,18 +61,45 @@ def pack(source: Path, out: Path, options: Options, progress: Progress = unseen)
         restarts = restart_intervals.choose_way(options.restart_intervals, is_needed=not options.quality)
     prepare = _preparation(options, opened, tokenizer, restarts)
     overlap.refuse(source, opened, all_outputs(splits, out))
-    folder = splits[0].paths[0].parent
-    with _folder(folder), _journal(
+    way = tokenizer.name if tokenizer else restarts
+    with _folder(splits[0].paths[0].parent), _resumable(), contextlib.ExitStack() as sifting_block:
+        sifted = None
+        if options.drop:
+            sifted = sifting_block.enter_context(
+                sifting.sifted(opened, out, options, way, prepare, progress)  # type: ignore[arg-type]
+            )
+            opened, prepare = sifted.source, sifted.fetch
+            splits = plan_outputs(opened.items, out, options)
+        run = _packed(splits, opened, out, options, way, prepare, tokenizer, progress, sifted)
+    return list(_summary(opened, run, time.monotonic() - started, sifted, out))
+
+
+def _packed(
+    splits: Sequence[OutputSplit],
+    source: Source,
+    out: Path,
+    options: Options,
+    way: str,
+    prepare: Prepare,
+    tokenizer: Tokenizer | None,
+    progress: Progress,
+    sifted: SiftedSource | None,
+) -> PackRun:
+    """Write the files of all data sets, and return the run that has."""
+    with journal.opened(
         beside(out, ".journal")
-    ) as journal, contextlib.ExitStack() as whole_files, _resumable_when_full():
-        way = tokenizer.name if tokenizer else restarts
-        description = resume.description(splits, opened, options, way, journal.path.parent)
-        run = resume.start_or_resume(journal, description, splits, opened, whole_files)
-        prepared = prepare_items(resume.remaining(splits, run), opened, prepare, options.num_workers)
-        _write(run, journal, prepared, opened.noun, progress)
-        _report_bad(run, opened.noun, beside(out, ".bad.tsv"), options.skip_bad)
-        _write_beside(run, opened, tokenizer, whole_files)
-    return list(_summary(opened, run, time.monotonic() - started))
+    ) as kept, contextlib.ExitStack() as whole_files, _left_when_full():
+        described = resume.description(splits, source, options, way, kept.path.parent)
+        if sifted:
+            described["what --drop leaves"] = sifted.digest
+        run = resume.start_or_resume(kept, described, splits, source, whole_files)
+        prepared = prepare_items(resume.remaining(splits, run), source, prepare, options.num_workers)
+        write_all(run, kept, prepared, source.noun, progress)
+        bad = [*(sifted.bad if sifted else ()), *run.bad]
+        _report_bad(bad, source.noun, beside(out, ".bad.tsv"), options.skip_bad)
+        _list(beside(out, DROPPED), sifted.dropped if sifted else ())
+        _write_beside(run, source, tokenizer, whole_files)
+        return run
 
 
 def _scratch(out: Path) -> Path:
@@ -89,24 +108,16 @@ def _scratch(out: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _journal(path: Path) -> Iterator[Journal]:
-    """Open the journal, and remove it at the end, except after a signal or a full disk: then a next run resumes."""
-    journal = Journal(path)
+def _resumable() -> Iterator[None]:
+    """A block whose files stay after a signal or a full disk; that a next run resumes is said."""
     try:
-        yield journal
+        yield
     except (Stopped, OutOfResources) as stopped:
         raise Stopped(f"{stopped}; the same command resumes from here", stopped.exit_code) from None
-    except BaseException:
-        journal.remove()
-        raise
-    else:
-        journal.remove()
-    finally:
-        journal.close()
 
 
 @contextlib.contextmanager
-def _resumable_when_full() -> Iterator[None]:
+def _left_when_full() -> Iterator[None]:
     """Leave the files as after a signal when the disk is full: they took time to write, and room can be made."""
     try:
         yield
@@ -114,41 +125,36 @@ def _resumable_when_full() -> Iterator[None]:
         raise Stopped(str(full), full.exit_code) from None
 
 
-def _write(
-    run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], noun: str, progress: Progress
-) -> None:
-    """Write the items that remain, with a checkpoint about once a second."""
-    last_checkpoint = time.monotonic()
-    for _ in progress(run.write(prepared), run.num_planned, run.num_done, noun):
-        if time.monotonic() - last_checkpoint > CHECKPOINT_EVERY_SECONDS:
-            journal.add(run.checkpoint())
-            last_checkpoint = time.monotonic()
-
-
 def _preparation(options: Options, source: Source, tokenizer: Tokenizer | None, restarts: str) -> Prepare:
     if tokenizer:
         return functools.partial(tokens.prepare_tagged if source.is_tagged else tokens.prepare, by=tokenizer)
     if source.layout:
         return samples.prepare
-    of_images = ImageOptions(options.short_side, options.quality, options.verify == "decode", restarts)
+    decodes_all, is_decoded_later = options.verify == "decode", bool(options.drop)
+    of_images = ImageOptions(options.short_side, options.quality, decodes_all, is_decoded_later, restarts)
     prepare_one = images.prepare_masked if source.holds_masks else images.prepare
     return functools.partial(prepare_one, options=of_images)
 
 
-def _report_bad(run: PackRun, noun: str, bad_list: Path, skip_bad: bool) -> None:
+def _report_bad(bad: BadItems, noun: str, bad_list: Path, skip_bad: bool) -> None:
     """Write the list of bad items; DataError unless they may be skipped."""
-    if not run.bad:
-        bad_list.unlink(missing_ok=True)  # of an earlier run
-        return
-    with Replacement(bad_list) as file:
-        for _, name, reason in run.bad:
-            file.write(os.fsencode(f"{name}\t{reason}\n"))
-    if not skip_bad:
-        _, name, reason = run.bad[0]
+    _list(bad_list, [(name, reason) for _, name, reason in bad])
+    if bad and not skip_bad:
+        _, name, reason = bad[0]
         raise DataError(
-            f"{len(run.bad)} bad {noun}, all listed in {bad_list} (the first: {name}: {reason}): "
+            f"{len(bad)} bad {noun}, all listed in {bad_list} (the first: {name}: {reason}): "
             "mend or remove them, or add --skip-bad; nothing was packed"
         )
+
+
+def _list(path: Path, rows: Sequence[Sequence[str]]) -> None:
+    """Write a list of items that are not packed; without any, remove that of an earlier run."""
+    if not rows:
+        path.unlink(missing_ok=True)
+        return
+    with Replacement(path) as file:
+        for row in rows:
+            file.write(os.fsencode("\t".join(row) + "\n"))
 
 
 def _write_beside(
@@ -214,7 +220,9 @@ def _folder(path: Path) -> Iterator[None]:
                 path.rmdir()
 
 
-def _summary(source: Source, run: PackRun, seconds: float) -> Iterator[str]:
+def _summary(
+    source: Source, run: PackRun, seconds: float, sifted: SiftedSource | None, out: Path
+) -> Iterator[str]:
     num_packed = sum(file.num_records for file in run.files)
     noun = source.noun
     names = source.class_names or ()
@@ -222,8 +230,13 @@ def _summary(source: Source, run: PackRun, seconds: float) -> Iterator[str]:
     if names and _has_numbers(source, run):
         shown = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
         classes = f" with {'a number' if len(names) == 1 else f'{len(names)} numbers'} each ({shown})"
-    skipped = f", {len(run.bad)} bad ones skipped" if run.bad else ""
+    num_bad = len(run.bad) + (len(sifted.bad) if sifted else 0)
+    skipped = f", {num_bad} bad ones skipped" if num_bad else ""
     yield f"packed {num_packed} {noun}{classes} in {seconds:.1f} s{skipped}"
+    if sifted and sifted.dropped:
+        counts = sorted(Counter(each.why for each in sifted.dropped).items())
+        shown = ", ".join(f"{count} {why}" for why, count in counts)
+        yield f"  left out {len(sifted.dropped)} ({shown}), all listed in {beside(out, DROPPED)}"
     for note, count in sorted(run.notes.items()):
         yield f"  {count} {note}"
     for file in run.files:

@@ -9,22 +9,28 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Container, Iterable, Iterator, Sequence, Tuple
+from typing import Any, Callable, Container, Iterable, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
 from mxtrain.core import plain_text
 from mxtrain.data.packing.images import PackedItem
-from mxtrain.data.packing.journal import PackCheckpoint
+from mxtrain.data.packing.journal import Journal, PackCheckpoint
 from mxtrain.data.packing.plan import OutputSplit
 from mxtrain.data.packing.preparation import PreparedItem
 from mxtrain.data.packing.tokens import TaggedItem
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.sources.item import BoxLabel, Item
 
+CHECKPOINT_EVERY_SECONDS = 1.0
+
 Digest = Any  # of hashlib
+BadItems = List[Tuple[int, str, str]]  # position among the planned items, name, reason
+# Goes through items, of which so many are expected and so many were done before, by their plural, and shows how many.
+Progress = Callable[[Iterator[None], int, int, str], Iterator[None]]
 Stamp = Tuple[int, ...]
 _YES_OR_NO = frozenset((-1, 0, 1))  # of each class, where -1 says unknown
 
@@ -62,7 +68,7 @@ class PackRun:
 
     def __init__(self, splits: Sequence[OutputSplit], files: Sequence[OutputFile]):
         self.files = files
-        self.bad: list[tuple[int, str, str]] = []  # position among the planned items, name, reason
+        self.bad: BadItems = []
         self.notes: Counter[str] = Counter()
         self.num_planned = sum(len(split.items) for split in splits)
         self.num_done = 0
@@ -131,6 +137,22 @@ class PackRun:
         files = self._files_of_split[number]
         self._num_good[number] += 1
         return files[(self._num_good[number] - 1) % len(files)]
+
+
+def unseen(items: Iterator[None], num_expected: int, num_before: int, noun: str) -> Iterator[None]:
+    """Go through items and show nothing."""
+    return items
+
+
+def write_all(
+    run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], noun: str, progress: Progress
+) -> None:
+    """Write the items that remain, with a checkpoint about once a second."""
+    last_checkpoint = time.monotonic()
+    for _ in progress(run.write(prepared), run.num_planned, run.num_done, noun):
+        if time.monotonic() - last_checkpoint > CHECKPOINT_EVERY_SECONDS:
+            journal.add(run.checkpoint())
+            last_checkpoint = time.monotonic()
 
 
 def _without(items: Sequence[Item], start: int, bad_positions: Container[int]) -> Iterator[Item]:

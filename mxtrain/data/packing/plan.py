@@ -16,6 +16,8 @@ from mxtrain.data.sources.item import Item
 from mxtrain.data.text.tokenizers import FILE_NAME
 from mxtrain.data.text.tokens import tokens_path
 
+DROPPED, PREPARED = ".dropped.tsv", ".prepared.rec"  # behind OUT
+
 
 class OutputSplit(NamedTuple):
     """One data set: its items in order, and its files, which get them in turn, so that shards differ by one at most."""
@@ -45,8 +47,11 @@ def all_outputs(splits: Sequence[OutputSplit], out: Path) -> list[Path]:
     """Return every file that a pack may write or remove."""
     recs = [path for split in splits for path in split.paths]
     whole = [file for rec in recs for file in beside_rec(rec)]
-    whole += [recs[0].parent / FILE_NAME, beside(out, ".bad.tsv")]
-    return [*whole, *map(aside, whole), beside(out, ".journal")]
+    prepared = beside(out, PREPARED)
+    whole += [recs[0].parent / FILE_NAME, prepared, index_path(prepared)]
+    whole += [beside(out, ".bad.tsv"), beside(out, DROPPED)]
+    journals = [beside(out, ".journal"), beside(out, ".prepared.journal")]
+    return [*whole, *map(aside, whole), *journals]
 
 
 def beside_rec(rec: Path) -> tuple[Path, ...]:

@@ -182,6 +182,11 @@ class RecordWriter:
         self._records.leave()
         self._index.leave()
 
+    def discard(self) -> None:
+        """Remove the temporary files."""
+        self._records.discard()
+        self._index.discard()
+
     def __enter__(self) -> RecordWriter:
         return self
 
@@ -190,8 +195,7 @@ class RecordWriter:
         if error_type is not None:
             if issubclass(error_type, Stopped):
                 self.leave()
-            self._records.discard()
-            self._index.discard()
+            self.discard()
             return
         try:
             # No .idx between the two renames: a process that opens the new .rec just then must not find the old one's.

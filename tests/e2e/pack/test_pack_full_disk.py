@@ -20,8 +20,8 @@ NUM_PICTURES, SIDE = 40, 48  # about 7 kB each
 LIMITED = """
 import resource, sys
 from tools.im2rec_wrapper import __main__
-from mxtrain.data.packing import pack
-pack.CHECKPOINT_EVERY_SECONDS = 0
+from mxtrain.data.packing import pack_run
+pack_run.CHECKPOINT_EVERY_SECONDS = 0
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
 sys.exit(__main__.main(sys.argv[2:]))
 """

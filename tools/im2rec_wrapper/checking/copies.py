@@ -14,7 +14,7 @@ from typing import Sequence
 import numpy as np
 
 from mxtrain.data.packing import fingerprints
-from mxtrain.data.packing.fingerprints import Hashes, Pair
+from mxtrain.data.packing.fingerprints import Pair
 from mxtrain.data.records.recordio import Ints, Label
 
 from .contents import Content
@@ -55,26 +55,12 @@ class CopyFinder:
         """Return a finding for each pair of copies."""
         set_of_table = _set_numbers([table.path for table in self._tables])
         sets = set_of_table[np.array(self._table_of, np.int64)]
-        digests = np.array(self._digests, np.uint64)
-        exact = fingerprints.exact_pairs(digests, sets)
-        again = [later for first, later in exact if sets[first] == sets[later]]
+        digests, hashes = (np.array(column, np.uint64) for column in (self._digests, self._hashes))
+        thumbnails = np.frombuffer(self._thumbnails, np.uint8).reshape(-1, _THUMBNAIL_BYTES)
+        exact, near = fingerprints.pairs_of(digests, hashes, thumbnails, sets)
         found = [self._finding("leak", "duplicate", "the same payload as", pair, sets) for pair in exact]
-        for pair in self._near_pairs(digests, sets, again):
-            found.append(
-                self._finding("near-leak", "near-duplicate", "nearly the same picture as", pair, sets)
-            )
-        return found
-
-    def _near_pairs(self, digests: Hashes, sets: Ints, again: list[int]) -> list[Pair]:
-        """Return the pairs of near copies. Of exact copies in one set, only the first is compared."""
-        if len(self._hashes) < len(digests):  # nothing was decoded
-            return []
-        items = np.setdiff1d(np.arange(len(digests)), again)
-        hashes = np.array(self._hashes, np.uint64)[items]
-        thumbnails = np.frombuffer(self._thumbnails, np.uint8).reshape(-1, _THUMBNAIL_BYTES)[items]
-        pairs = fingerprints.near_pairs(hashes, thumbnails, sets[items])
-        named = [(int(items[first]), int(items[later])) for first, later in pairs]
-        return [(first, later) for first, later in named if digests[first] != digests[later]]
+        relation = "nearly the same picture as"
+        return found + [self._finding("near-leak", "near-duplicate", relation, pair, sets) for pair in near]
 
     def _finding(self, between: str, within: str, relation: str, pair: Pair, sets: Ints) -> Finding:
         first, later = pair
