@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from mxtrain.core.opencv import cv2
-from mxtrain.data.packing.images import ImageOptions, prepare
-from mxtrain.data.packing.restart_intervals import choose_way
+from mxtrain.data.packing.pictures.images import ImageOptions, prepare
+from mxtrain.data.packing.pictures.restart_intervals import choose_way
 from mxtrain.data.records.record_writer import RecordWriter
 
 WIDTH, HEIGHT = 500, 375

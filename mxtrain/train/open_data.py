@@ -20,7 +20,7 @@ from mxtrain.data.arrays.array_sets import ArrayRecords
 from mxtrain.data.ids import id_tables
 from mxtrain.data.interfaces import Dataset, Records
 from mxtrain.data.records.record_sets import open_set
-from mxtrain.data.sources.pictures import Labels, open_pictures
+from mxtrain.data.sources.samples import Labels, open_samples
 from mxtrain.data.storage import options
 from mxtrain.data.user.streams import NUM_FIRST, Stream, is_stream
 from mxtrain.data.user.user_datasets import UserBatches, UserDataset, is_data_loader
@@ -79,12 +79,10 @@ def _opened(flag: str, source: str, run: Run, like: Like, objects: ProgramObject
             f"{flag} {source}: is a Python program; give the function in it that returns the data, such as "
             f"{Path(source).stem}:data"
         )
-    defaults = known_tasks.defaults_of(run.model.task)
-    if defaults.samples == known_tasks.PICTURES and suffix not in ONLY_ARRAYS:
-        are_several = run.model.task in ("multilabel", "regression")
-        labels = Labels(defaults.has_boxes, defaults.has_masks, are_several)
+    labels = labels_of(run)
+    if labels is not None and suffix not in (tables.SUFFIXES if labels.text_type else ONLY_ARRAYS):
         try:
-            return open_pictures(source, labels, options.of_flags(run.data))
+            return open_samples(source, labels, options.of_flags(run.data))
         except UsageError:
             if suffix not in tables.SUFFIXES:  # else it is no list of pictures, but a table
                 raise
@@ -99,6 +97,15 @@ def _opened(flag: str, source: str, run: Run, like: Like, objects: ProgramObject
         )
     open_records = id_tables.open_records if "lists" in task.flags else tables.open_records
     return open_records(Path(source), table_selection.of_flags(run.data), _inputs_of(like))
+
+
+def labels_of(run: Run) -> Labels | None:
+    """Return the labels that a run's task needs of a source; None where it learns from no pictures and no texts."""
+    defaults = known_tasks.defaults_of(run.model.task)
+    if defaults.samples != known_tasks.PICTURES and not defaults.text_type:
+        return None
+    are_several = run.model.task in ("multilabel", "regression")
+    return Labels(defaults.has_boxes, defaults.has_masks, are_several, defaults.text_type)
 
 
 def _inputs_of(like: Like) -> Sequence[Input]:

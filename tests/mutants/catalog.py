@@ -416,7 +416,7 @@ MUTANTS = (
         "pack-damaged",
         "docs/packing.md",
         "a picture is read to its end before it is packed, so damage is found",
-        "mxtrain/data/packing/images.py",
+        "mxtrain/data/packing/pictures/images.py",
         "    if must_decode:",
         "    if not must_decode:",
         ("tests/unit/pack/test_images.py",),

@@ -20,7 +20,7 @@ from mxtrain.data.decode.jpeg import BadPicture
 from mxtrain.data.fields import Array
 from mxtrain.data.labels.label_checks import are_yes_or_no
 from mxtrain.data.masks import mask_drawing, mask_format
-from mxtrain.data.packing import fingerprints
+from mxtrain.data.packing.pictures import fingerprints
 from mxtrain.data.records.record_file import RecordFile, open_records
 from mxtrain.data.records.recordio import Floats, Ints, Label
 from mxtrain.data.text.tokens import tokens_path

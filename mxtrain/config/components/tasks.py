@@ -24,6 +24,7 @@ class TaskDefaults(Component):
     samples: str = ""  # what they are: one of the kinds above; nothing is known of those of one's own
     has_boxes: bool = False  # whether augmentations are those that move boxes
     has_masks: bool = False  # or masks
+    text_type: str = ""  # of texts: the type of a source that has its labels (`data/sources/source_types.py`)
 
     @property
     def has_texts(self) -> bool:
@@ -96,6 +97,7 @@ TASKS = by_name(
         model="gpt_10m",
         augment="none",
         samples=WINDOWS,
+        text_type="text",
     ),
     TaskDefaults(
         "sequence_classification",
@@ -104,6 +106,7 @@ TASKS = by_name(
         model="bilstm",
         augment="none",
         samples=TEXTS,
+        text_type="labelled_text",
     ),
     TaskDefaults(
         "token_classification",
@@ -112,6 +115,7 @@ TASKS = by_name(
         model="bilstm",
         augment="none",
         samples=TEXTS,
+        text_type="tagged_text",
     ),
 )
 OWN = TaskDefaults("module:Class", "a task of one's own")

@@ -21,14 +21,15 @@ from typing import Iterator, Sequence
 from mxtrain.core.errors import DataError, OutOfResources, Stopped, UsageError
 from mxtrain.data.arrays import table_selection
 from mxtrain.data.arrays.array_fields import sidecar_path
-from mxtrain.data.packing import images, journal, overlap, restart_intervals, resume, samples, sifting, tokens
+from mxtrain.data.packing import journal, overlap, resume, samples, sifting, tokens
 from mxtrain.data.packing import options as pack_options
-from mxtrain.data.packing.images import ImageOptions
 from mxtrain.data.packing.options import Options
 from mxtrain.data.packing.pack_run import BadItems, OutputFile, PackRun, Progress, unseen, write_all
+from mxtrain.data.packing.pictures import images, restart_intervals
+from mxtrain.data.packing.pictures.images import ImageOptions
+from mxtrain.data.packing.pictures.restart_intervals import NONE
 from mxtrain.data.packing.plan import DROPPED, OutputSplit, all_outputs, beside, plan_outputs
 from mxtrain.data.packing.preparation import Prepare, prepare_items
-from mxtrain.data.packing.restart_intervals import NONE
 from mxtrain.data.packing.sifting import SiftedSource
 from mxtrain.data.records import recordio, source_names
 from mxtrain.data.records.record_file import classes_path, index_path

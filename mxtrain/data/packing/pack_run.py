@@ -17,8 +17,8 @@ from typing import Any, Callable, Container, Iterable, Iterator, List, Sequence,
 import numpy as np
 
 from mxtrain.core import plain_text
-from mxtrain.data.packing.images import PackedItem
 from mxtrain.data.packing.journal import Journal, PackCheckpoint
+from mxtrain.data.packing.pictures.images import PackedItem
 from mxtrain.data.packing.plan import OutputSplit
 from mxtrain.data.packing.preparation import PreparedItem
 from mxtrain.data.packing.tokens import TaggedItem

@@ -15,7 +15,7 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar, 
 
 from mxtrain.core.system.machine import usable_cores
 from mxtrain.data.decode.jpeg import BadPicture
-from mxtrain.data.packing.images import PackedItem
+from mxtrain.data.packing.pictures.images import PackedItem
 from mxtrain.data.packing.tokens import TaggedItem
 from mxtrain.data.sources.item import BadItem, Item, Source
 

@@ -9,8 +9,8 @@ from typing import Any, Callable, Iterator
 
 from mxtrain.data.arrays import array_fields, statistics
 from mxtrain.data.arrays.array_fields import Input, Layout
-from mxtrain.data.packing.images import PackedItem
 from mxtrain.data.packing.pack_run import PackRun
+from mxtrain.data.packing.pictures.images import PackedItem
 from mxtrain.data.records.record_writer import Replacement
 from mxtrain.data.sources.item import Item, Numbers, Source
 

@@ -21,10 +21,11 @@ from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError
 from mxtrain.data.decode import decoding
 from mxtrain.data.masks import mask_format
-from mxtrain.data.packing import fingerprints, journal, resume
-from mxtrain.data.packing.images import PackedItem
+from mxtrain.data.packing import journal, resume
 from mxtrain.data.packing.options import COPIES, DAMAGED, Options
 from mxtrain.data.packing.pack_run import BadItems, PackRun, Progress, write_all
+from mxtrain.data.packing.pictures import fingerprints
+from mxtrain.data.packing.pictures.images import PackedItem
 from mxtrain.data.packing.plan import PREPARED, OutputSplit, beside
 from mxtrain.data.packing.preparation import prepare_items
 from mxtrain.data.records.record_file import RecordFile, open_records
@@ -47,7 +48,7 @@ class DroppedItem(NamedTuple):
 
 
 class SiftedSource(NamedTuple):
-    """What is left of a source, prepared; `fetch` takes the place of preparing it."""
+    """A source without what is dropped, its pictures prepared; `fetch` takes the place of preparing them."""
 
     source: Source
     dropped: Sequence[DroppedItem]

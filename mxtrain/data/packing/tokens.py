@@ -18,7 +18,7 @@ from mxtrain.config.components import component
 from mxtrain.config.components.component import Component, Number, by_name
 from mxtrain.core import formats, regular_files
 from mxtrain.core.errors import UsageError
-from mxtrain.data.packing.images import PackedItem
+from mxtrain.data.packing.pictures.images import PackedItem
 from mxtrain.data.sources.item import BadItem, Item, Source
 from mxtrain.data.text import tokenizers, words
 from mxtrain.data.text.tokenizers import Tokenizer

@@ -2,7 +2,7 @@
 
 Records are in the order that `pack` gives them, with its labels and class names, so a folder and what is packed of it
 are the same samples. Owns opening and reading; what an item is belongs to each source, what is done to pictures by
-`pack` for the sake of other readers (restart markers, another format) is not done here.
+`pack` for the sake of other readers (restart markers, another format) is not done here. Texts are `text_records.py`'s.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from typing import Any, Callable
 
 import numpy as np
 
-from mxtrain.core.errors import DataError
+from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.decode import pillow_decode
 from mxtrain.data.decode.jpeg import BadPicture
 from mxtrain.data.interfaces import Record
 from mxtrain.data.records.recordio import Floats, Ints
 from mxtrain.data.sources import order
 from mxtrain.data.sources.item import BadItem, Source
-from mxtrain.data.sources.opening import SourceOptions, open_source
-from mxtrain.data.sources.pictures import ONE_LABEL, Labels
+from mxtrain.data.sources.opening import NO_OPTIONS, SourceOptions, open_source
 from mxtrain.data.sources.recognise import recognise
+from mxtrain.data.sources.samples import ONE_LABEL, Labels
 from mxtrain.data.sources.source_types import SOURCE_TYPES
 
 SEED = 0  # of the order, as `pack` has it where none is asked for
 # What a task's labels make of a type that could be several.
 OF_BOXES = {"csv": "boxes", "lst": "lst_boxes", "rec": "rec_boxes"}
+OF_TEXTS = ("text", "tagged_text")  # the types that what holds texts is recognised as
 OF_MASKS = {"voc": "masks", "coco": "coco_masks", "yolo": "yolo_masks", "csv": "mask_list"}
 
 
@@ -61,15 +62,17 @@ class SourceRecords:
 
     def read(self, position: int, verify: bool = True) -> Record:
         """Return an item as it is packed; DataError where it cannot be read."""
-        item = self._items[position]
         try:
-            payload: Any = self._source.read(item)
-            if not self._source.holds_masks and pillow_decode.is_one(payload):
-                payload = pillow_decode.decode(payload)
+            return self._read(position)
         except (BadItem, BadPicture) as bad:
             raise DataError(f"{self.where(position)}: {' '.join(str(bad).split())}") from None
         except OSError as error:
             raise DataError(f"{self.where(position)}: it cannot be read ({error.strerror})") from None
+
+    def _read(self, position: int) -> Record:
+        payload: Any = self._source.read(self._items[position])
+        if not self._source.holds_masks and pillow_decode.is_one(payload):
+            payload = pillow_decode.decode(payload)
         return Record(position, self._label(position), payload)
 
     def will_need(self, positions: Ints) -> None:
@@ -120,25 +123,38 @@ class SourceRecords:
 
 
 def open_records(path: Path, labels: Labels = ONE_LABEL) -> SourceRecords:
-    """Open a source of pictures by its path, of the type that a task's labels need.
+    """Open a source by its path, of the type that a task's labels need.
 
-    DataError or UsageError where it is none, or holds text or arrays, which `pack` has to read whole first.
+    DataError or UsageError where it is none, or holds what has to be read as a table.
     """
-    found = recognise(path)
-    source_type = (OF_MASKS if labels.are_masks else OF_BOXES if labels.are_boxes else {}).get(found, found)
+    return _opened(path, *type_of(path, labels))
+
+
+def type_of(path: Path, labels: Labels) -> tuple[str, SourceOptions]:
+    """Return the type of the source that a task with these labels needs, and the options it is opened with."""
+    source_type = recognise(path)
+    if labels.text_type:
+        if source_type not in OF_TEXTS:
+            raise UsageError(f"{path}: is {SOURCE_TYPES[source_type].help}, and holds no text to learn from")
+        return labels.text_type, NO_OPTIONS
+    source_type = (OF_MASKS if labels.are_masks else OF_BOXES if labels.are_boxes else {}).get(
+        source_type, source_type
+    )
     takes_several = labels.are_several and "multi_label" in SOURCE_TYPES[source_type].options
-    return _opened(path, source_type, SourceOptions(multi_label=takes_several))
+    return source_type, SourceOptions(multi_label=takes_several)
 
 
 def _opened(path: Path, source_type: str, options: SourceOptions) -> SourceRecords:
     source = open_source(path, source_type, options)
-    if source.holds_text or source.layout is not None:
-        raise DataError(
-            f"{path}: holds {'text' if source.holds_text else 'arrays'}, which is packed first: python -m "
-            "tools.im2rec_wrapper pack"
-        )
+    if source.layout is not None:
+        raise DataError(f"{path}: holds arrays; --task arrays learns from them as they are")
     if not len(source.items):
-        raise DataError(f"{path}: holds no pictures; there is nothing to learn from")
+        noun = "texts" if source.holds_text else "pictures"
+        raise DataError(f"{path}: holds no {noun}; there is nothing to learn from")
+    if source.holds_text:
+        from mxtrain.data.sources.text_records import TextRecords
+
+        return TextRecords(path, source, source_type, options)
     return SourceRecords(path, source, source_type, options)
 
 

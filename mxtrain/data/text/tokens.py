@@ -59,6 +59,9 @@ def tokens_path(rec: Path) -> Path:
 
 def format_of(dataset: Dataset) -> TokenFormat:
     """Return the one format of a data set's files; DataError where there is none, or where they differ."""
+    own: TokenFormat | None = getattr(dataset, "tokens", None)  # of texts that are not packed
+    if own is not None:
+        return own
     if not dataset.files:
         raise DataError(f"{dataset.path}: is no .rec file of tokens; {_remedy()}")
     first, *others = [(path, read_format(path)) for path in dataset.files]

@@ -118,9 +118,9 @@ def _shown(
 
 def _pictures(val: str, positions: tuple[int, ...], boxes: tuple[Any, ...]) -> dict[int, dict[str, str]]:
     from mxtrain.data.decode import decoding
-    from mxtrain.data.sources.pictures import Labels, open_pictures
+    from mxtrain.data.sources.samples import Labels, open_samples
 
-    records = open_pictures(val, Labels(are_boxes=any(map(any, boxes))))
+    records = open_samples(val, Labels(are_boxes=any(map(any, boxes))))
     found = {}
     for position, drawn in zip(positions, boxes):
         if 0 <= position < len(records):
@@ -141,9 +141,9 @@ def _masked(
     from mxtrain.data.augment.mask_transforms import nearest
     from mxtrain.data.decode import decoding
     from mxtrain.data.masks import mask_drawing, mask_format
-    from mxtrain.data.sources.pictures import Labels, open_pictures
+    from mxtrain.data.sources.samples import Labels, open_samples
 
-    records = open_pictures(val, Labels(are_masks=True))
+    records = open_samples(val, Labels(are_masks=True))
     found = {}
     for position, encoded in zip(positions, masks):
         if not 0 <= position < len(records):

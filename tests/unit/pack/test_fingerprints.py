@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from mxtrain.data.packing import fingerprints
+from mxtrain.data.packing.pictures import fingerprints
 
 # scikit-learn's bundled pictures, without loading scikit-learn: that takes two seconds, in each process of the tests.
 SAMPLES = Path(importlib.util.find_spec("sklearn").origin).parent / "datasets"

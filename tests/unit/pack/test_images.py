@@ -17,8 +17,8 @@ from mxtrain.data import input_files
 from mxtrain.data.decode import decoding as reader
 from mxtrain.data.decode import pillow_decode, restart
 from mxtrain.data.decode.jpeg import BadPicture
-from mxtrain.data.packing import image_info, restart_intervals
-from mxtrain.data.packing.images import DEFAULT_QUALITY, PLAIN, PROGRESSIVE, ImageOptions, prepare
+from mxtrain.data.packing.pictures import image_info, restart_intervals
+from mxtrain.data.packing.pictures.images import DEFAULT_QUALITY, PLAIN, PROGRESSIVE, ImageOptions, prepare
 from mxtrain.data.sources.formats.folder import read_folder
 
 ASIS = ImageOptions()

@@ -12,8 +12,8 @@ from mxtrain.data.decode import decoding, restart
 from mxtrain.data.packing import resume
 from mxtrain.data.packing.options import Options
 from mxtrain.data.packing.pack import pack
+from mxtrain.data.packing.pictures.restart_intervals import JPEGTRAN, NATIVE
 from mxtrain.data.packing.plan import plan_outputs
-from mxtrain.data.packing.restart_intervals import JPEGTRAN, NATIVE
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.sources.opening import open_source
 from tests.support.data.encoded_jpegs import encoded, picture

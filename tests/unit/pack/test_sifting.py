@@ -120,7 +120,17 @@ def test_a_killed_pack_resumes_to_the_same_bytes(images: Path, tmp_path: Path, n
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == -9, done.stderr
     assert (tmp_path / "out.prepared.rec.partial").exists() and not list(tmp_path.glob("out/*.rec"))
-    command = ("pack", images, tmp_path / "out", "--split", "0.8", "--shards", "2", "--drop", "damaged,copies")
+    command = (
+        "pack",
+        images,
+        tmp_path / "out",
+        "--split",
+        "0.8",
+        "--shards",
+        "2",
+        "--drop",
+        "damaged,copies",
+    )
     again = im2rec_wrapper(*command)
     assert again.returncode == 0, again.stderr
     assert f"resuming after {min(number, 36)} of 36" in again.stderr

@@ -19,7 +19,7 @@ from mxtrain.data.arrays.array_fields import Input
 from mxtrain.data.decode import decoding, jpeg
 from mxtrain.data.decode.jpeg import BadPicture, Payload, Pixels
 from mxtrain.data.fields import BadSample
-from mxtrain.data.packing import fingerprints
+from mxtrain.data.packing.pictures import fingerprints
 from mxtrain.data.records import recordio
 from mxtrain.data.records.recordio import BadRecord
 from mxtrain.data.records.recordio_file import RecordIOFile

@@ -13,8 +13,8 @@ from typing import Sequence
 
 import numpy as np
 
-from mxtrain.data.packing import fingerprints
-from mxtrain.data.packing.fingerprints import Pair
+from mxtrain.data.packing.pictures import fingerprints
+from mxtrain.data.packing.pictures.fingerprints import Pair
 from mxtrain.data.records.recordio import Ints, Label
 
 from .contents import Content

@@ -16,8 +16,8 @@ from mxtrain.config.values.sizes import Size
 from mxtrain.data.augment import crops
 from mxtrain.data.decode import decoding, orientation, pixel_cache
 from mxtrain.data.decode.jpeg import Box
-from mxtrain.data.packing import image_info
-from mxtrain.data.packing.images import ImageOptions, prepare
+from mxtrain.data.packing.pictures import image_info
+from mxtrain.data.packing.pictures.images import ImageOptions, prepare
 from mxtrain.data.records import record_file, record_writer
 from tools.im2rec_wrapper import show
 

@@ -13,8 +13,8 @@ from PIL import Image
 
 from mxtrain.data.decode import decoding
 from mxtrain.data.decode.jpeg import BadPicture
-from mxtrain.data.packing import image_info
-from mxtrain.data.packing.images import ImageOptions, prepare
+from mxtrain.data.packing.pictures import image_info
+from mxtrain.data.packing.pictures.images import ImageOptions, prepare
 
 SIZE = 48
 RGBA = np.random.default_rng(0).integers(0, 256, (SIZE, SIZE, 4)).astype(np.uint8)

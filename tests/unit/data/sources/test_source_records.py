@@ -21,7 +21,7 @@ from mxtrain.data.packing.options import Options
 from mxtrain.data.packing.pack import pack
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.sources import packing_gain, source_records
-from mxtrain.data.sources.pictures import Labels, open_pictures
+from mxtrain.data.sources.samples import Labels, open_samples
 from tests.support.data import binary_sources
 from tests.support.data.pictures import jpeg, picture
 
@@ -112,7 +112,7 @@ EVERY = pytest.mark.parametrize("name", SOURCES)
 
 
 def opened(name: str, path: Path) -> Any:
-    return open_pictures(str(path), Labels(are_boxes=name == "yolo", are_masks=name == "masks"))
+    return open_samples(str(path), Labels(are_boxes=name == "yolo", are_masks=name == "masks"))
 
 
 @EVERY
@@ -135,7 +135,7 @@ def test_samples_labels_and_order_are_those_of_its_pack(name: str, tmp_path: Pat
 
 def test_labels_of_several_are_rows_where_there_is_one_class_as_in_its_pack(tmp_path: Path) -> None:
     path = listed(tmp_path, "a.csv", "{name},ant")
-    records = open_pictures(str(path), Labels(are_several=True))
+    records = open_samples(str(path), Labels(are_several=True))
     pack(path, tmp_path / "packed.rec", Options(multi_label=True))
     packed = open_set(str(tmp_path / "packed.rec"))
     assert records.labels().shape == (12, 1) == packed.labels().shape
@@ -184,7 +184,7 @@ def test_what_is_no_source_of_pictures_is_refused(
     else:
         path.write_text(content)
     with pytest.raises((DataError, UsageError)) as stopped:
-        open_pictures(str(path))
+        open_samples(str(path))
     assert words in str(stopped.value) and str(path) in str(stopped.value)
 
 
@@ -192,7 +192,7 @@ def test_a_folder_of_rec_files_is_a_set_of_these(tmp_path: Path) -> None:
     path = folder(tmp_path)
     for part in ("b", "a"):
         pack(path, tmp_path / "recs" / f"{part}.rec", Options(seed=ord(part)))
-    records = open_pictures(str(tmp_path / "recs"))
+    records = open_samples(str(tmp_path / "recs"))
     assert [each.name for each in records.files] == ["a.rec", "b.rec"] and len(records) == 26
 
 

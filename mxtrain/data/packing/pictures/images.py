@@ -13,9 +13,9 @@ from mxtrain.data.augment.mask_transforms import nearest
 from mxtrain.data.decode import decoding, jpeg, pillow_decode
 from mxtrain.data.decode.jpeg import BadPicture, Box, Pixels
 from mxtrain.data.masks import mask_format
-from mxtrain.data.packing import restart_intervals
-from mxtrain.data.packing.image_info import ImageInfo, inspect
-from mxtrain.data.packing.restart_intervals import NONE, NotInserted
+from mxtrain.data.packing.pictures import restart_intervals
+from mxtrain.data.packing.pictures.image_info import ImageInfo, inspect
+from mxtrain.data.packing.pictures.restart_intervals import NONE, NotInserted
 
 DEFAULT_QUALITY = 95
 PROGRESSIVE = "left progressive, which decode 3 times as slowly"

@@ -1,0 +1,1 @@
+"""The packing of pictures: their inspection, what becomes of them, and the fingerprints by which copies are found."""
