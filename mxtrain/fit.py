@@ -159,7 +159,9 @@ def train(run: config.Run, node: NodeSpec | None) -> None:
     from mxtrain.train import session
 
     with signals.stop_requests() as stop_requests:
-        prepared = session.prepare(run, node, machine.process_began())
+        if run.data.pack:  # which takes a while, and tells what it does
+            run_folder.start_log(run.output.terminal_level)
+        prepared = session.prepare(run, node, machine.process_began(), stop_requests=stop_requests)
         run_folder.start_log(run.output.terminal_level)
         ended = session.train(prepared, stop_requests)
         if ended.is_first:

@@ -79,8 +79,8 @@ def _opened(flag: str, source: str, run: Run, like: Like, objects: ProgramObject
             f"{flag} {source}: is a Python program; give the function in it that returns the data, such as "
             f"{Path(source).stem}:data"
         )
-    labels = labels_of(run)
-    if labels is not None and suffix not in (tables.SUFFIXES if labels.text_type else ONLY_ARRAYS):
+    labels = labels_in(source, run)
+    if labels is not None:
         try:
             return open_samples(source, labels, options.of_flags(run.data))
         except UsageError:
@@ -99,10 +99,12 @@ def _opened(flag: str, source: str, run: Run, like: Like, objects: ProgramObject
     return open_records(Path(source), table_selection.of_flags(run.data), _inputs_of(like))
 
 
-def labels_of(run: Run) -> Labels | None:
-    """Return the labels that a run's task needs of a source; None where it learns from no pictures and no texts."""
+def labels_in(source: str, run: Run) -> Labels | None:
+    """Return the labels that a run's task needs of pictures or texts; None where it learns neither of such a file."""
     defaults = known_tasks.defaults_of(run.model.task)
-    if defaults.samples != known_tasks.PICTURES and not defaults.text_type:
+    others = tables.SUFFIXES if defaults.text_type else ONLY_ARRAYS
+    has_samples = defaults.text_type or defaults.samples == known_tasks.PICTURES
+    if not has_samples or Path(source).suffix.lower() in others:
         return None
     are_several = run.model.task in ("multilabel", "regression")
     return Labels(defaults.has_boxes, defaults.has_masks, are_several, defaults.text_type)

@@ -13,13 +13,13 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 
 from mxtrain import config
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
-from mxtrain.core.errors import Stop
+from mxtrain.core.errors import Stop, Stopped, UsageError
 from mxtrain.core.system import machine
 from mxtrain.report.sinks import progress
 from mxtrain.train import signals
@@ -169,18 +169,59 @@ def _source_lines(train: Any) -> list[str]:
     return [packing_gain.in_words(train)]
 
 
+def with_packs(run: config.Run, stop_requests: Sequence[Stop] = ()) -> config.Run:
+    """Return `run` with the packs that --pack makes, or has made, in the place of what --train and --val name.
+
+    The first of `stop_requests` ends it; the same command goes on from there.
+    """
+    from mxtrain.data.packing import source_packs
+    from mxtrain.data.sources.samples import is_source
+    from mxtrain.train.open_data import labels_in
+
+    def may_go_on() -> None:
+        for stop in stop_requests[:1]:
+            raise Stopped(str(stop).partition(";")[0], stop.exit_code)  # before any checkpoint
+
+    def stoppable(items: Iterator[None], num_items: int, num_before: int, noun: str) -> Iterator[None]:
+        shows = "console" in run.output.sinks
+        for item in progress.with_progress(items, num_items, num_before, noun, shows):
+            yield item
+            may_go_on()
+
+    data, is_made = run.data, False
+    for name, text in (("train", data.train), ("val", data.val)):
+        labels = labels_in(text, run) if text and is_source(text) else None
+        if text and labels:
+            wanted = source_packs.WantedPack(f"--{name}", Path(text), labels, data.skip_bad)
+            path = source_packs.packed(wanted, Path(data.pack or ""), stoppable, may_go_on)
+            changed: dict[str, Any] = {name: str(path)}
+            data, is_made = dataclasses.replace(data, **changed), True
+    if not is_made:
+        raise UsageError(
+            f"--pack {data.pack}: --train {data.train} is no folder, list or archive of pictures or texts on this "
+            "machine; leave --pack out"
+        )
+    return dataclasses.replace(run, data=dataclasses.replace(data, pack=None))
+
+
 def prepare(
     run: config.Run,
     node: NodeSpec | None = None,
     began: float | None = None,
     objects: ProgramObjects = NO_OBJECTS,
+    stop_requests: Sequence[Stop] = (),
 ) -> Prepared:
     """Open what `run` needs, as the worker `node` of a cluster if it is not None; needs no mxnet.
 
-    The attempt `began` then, by time.monotonic(); left out: now.
+    The attempt `began` then, by time.monotonic(); left out: now. The first of `stop_requests` ends what takes long.
     """
     began = time.monotonic() if began is None else began
     with join.reporting_failure(run, node):
+        if run.data.pack:
+            from mxtrain.config.checks import run_checks
+
+            run_checks.check(run, node is None or not node.is_restart, objects)
+            run = with_packs(run, stop_requests)
         inputs = open_inputs(run, node is None or not node.is_restart, objects)
         info = node_info.collect(run, inputs.train, inputs.val, inputs.identity) if node else {}
     # What this process has already may be there for the run, if a run before it has left it.

@@ -77,6 +77,7 @@ PATHS = {
     *(
         "train",
         "val",
+        "pack",
         "cache_dir",
         "storage_cache",
         "pretrained",

@@ -19,6 +19,10 @@ class Data:
         "or a stream",
     )
     val: Optional[str] = flag(None, "what to evaluate on after each epoch: as --train, but no DataLoader")
+    pack: Optional[str] = flag(
+        None,
+        "a folder: what --train and --val name is packed into it first, once, and the run goes on from there",
+    )
     target: str = flag(
         "",
         "of a table or file of arrays: the columns that are to be predicted, joined by commas; left out: target, "

@@ -59,7 +59,8 @@ _NOT_OF_BYTES = (
 
 def affecting_bytes(options: Options) -> dict[str, Any]:
     """Return the options on which the bytes written depend, besides the items."""
-    return {name: value for name, value in dataclasses.asdict(options).items() if name not in _NOT_OF_BYTES}
+    known = {**dataclasses.asdict(options), "drop": list(options.drop)}  # as JSON brings it back
+    return {name: value for name, value in known.items() if name not in _NOT_OF_BYTES}
 
 
 def check(options: Options, source: Source) -> None:

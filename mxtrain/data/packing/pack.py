@@ -46,10 +46,17 @@ logger = logging.getLogger(__name__)
 
 def pack(source: Path, out: Path, options: Options, progress: Progress = unseen) -> list[str]:
     """Pack `source` into `out`, and return lines of a summary; DataError for bad items, unless they may be skipped."""
-    started = time.monotonic()
     columns = table_selection.of_flags(options)
     of_type = SourceOptions(options.root, options.multi_label, columns, _scratch(out))
     opened = open_source(source, options.source_type, of_type)
+    return pack_opened(source, opened, out, options, progress)
+
+
+def pack_opened(
+    source: Path, opened: Source, out: Path, options: Options, progress: Progress = unseen
+) -> list[str]:
+    """Pack the `source` that is `opened` already, as `pack` does."""
+    started = time.monotonic()
     for warning in opened.warnings:
         logger.warning("warning: %s", warning)
     pack_options.check(options, opened)

@@ -68,6 +68,7 @@ class Source(NamedTuple):
     warnings: Sequence[str] = ()  # about what was left out
     files: Sequence[Path] = ()  # the files that hold or list the items
     path_of: Callable[[Item], str] | None = None  # only where each item is a file of its own
+    mask_path_of: Callable[[Item], str] | None = None  # and where its mask is; of one without "" does for it
     holds_text: bool = False
     holds_masks: bool = False  # behind pictures, in what is read
     is_tagged: bool = False  # text with a label for each word
@@ -84,9 +85,14 @@ class Source(NamedTuple):
         """Return the name of an item for messages, that of its origin where that is known."""
         return (self.origin_of and self.origin_of(item)) or item.name
 
+    def stamps(self, item: Item) -> list[tuple[int, ...]]:
+        """Return numbers that change when an item's own file, or that of its mask, does; none where it has no such."""
+        paths = [each(item) for each in (self.path_of, self.mask_path_of) if each]
+        return [file_stamp(path) for path in paths if path]
+
     def stamp(self, item: Item) -> tuple[int, ...]:
-        """Return numbers that change when the item's own file does; none where it has no file of its own."""
-        return file_stamp(self.path_of(item)) if self.path_of else ()
+        """Return the stamps of an item as one."""
+        return tuple(number for each in self.stamps(item) for number in each)
 
 
 def file_stamp(path: str | Path) -> tuple[int, ...]:

@@ -137,6 +137,8 @@ def type_of(path: Path, labels: Labels) -> tuple[str, SourceOptions]:
         if source_type not in OF_TEXTS:
             raise UsageError(f"{path}: is {SOURCE_TYPES[source_type].help}, and holds no text to learn from")
         return labels.text_type, NO_OPTIONS
+    if source_type in OF_TEXTS:
+        raise DataError(f"{path}: holds text, from which --task lm, sequence_classification and others learn")
     source_type = (OF_MASKS if labels.are_masks else OF_BOXES if labels.are_boxes else {}).get(
         source_type, source_type
     )

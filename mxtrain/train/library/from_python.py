@@ -117,7 +117,9 @@ def _trained(
     """Train `run` and return what came of it; KeyboardInterrupt where Ctrl-C has ended it."""
     ending = None
     try:
-        ended = session.train(session.prepare(run, node, objects=objects), stop_requests, hooks)
+        ended = session.train(
+            session.prepare(run, node, objects=objects, stop_requests=stop_requests), stop_requests, hooks
+        )
         ending = ended.ending
         return ended
     except Stop as stop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -44,6 +45,85 @@ def test_a_folder_trains_to_the_bits_of_its_pack(pictures: Path, tmp_path: Path,
             assert_same_end(
                 tmp_path / name, tmp_path / "folder"
             )  # which also compares the identity of the data
+
+
+TEXT_NETS = {
+    "lm": ("text", "gpt:layers=1,width=16,heads=2"),
+    "sequence_classification": ("labelled_text", "bilstm:width=8"),
+    "token_classification": ("tagged_text", "bilstm:width=8"),
+}
+
+
+@pytest.mark.parametrize("task", TEXT_NETS)
+def test_texts_train_to_the_bits_of_their_pack(task: str, tmp_path: Path, command: Command) -> None:
+    source_type, net = TEXT_NETS[task]
+    lines = [{"text": "ab " * (number % 5 + 1), "label": "yn"[number % 2]} for number in range(24)]
+    if source_type == "tagged_text":
+        lines = [{"tokens": ["a", "b"] * (n % 4 + 1), "labels": ["O", "X"] * (n % 4 + 1)} for n in range(24)]  # type: ignore[misc]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    line = ("pack", tmp_path / "a.jsonl", tmp_path / "a.rec", "--from", source_type, "--quiet")
+    done = command("tools.im2rec_wrapper", *line)
+    assert done.returncode == 0, done.stderr
+    flags = ("--task", task, "--model", net, "--window", "16", "--batch-size", "8", "--micro-batch", "4")
+    for name, train in (("pack", "a.rec"), ("lines", "a.jsonl")):
+        own = (
+            "--train",
+            tmp_path / train,
+            "--val",
+            tmp_path / train,
+            "--out",
+            tmp_path / name,
+            "--epochs",
+            "2",
+        )
+        done = command("mxtrain.fit", *flags, *own, "--threads", "1", "--log", "none")
+        assert done.returncode == 0, done.stderr
+    assert curve(tmp_path / "lines") == curve(tmp_path / "pack")
+
+
+def test_packed_first_it_is_the_run_of_its_pack(pictures: Path, tmp_path: Path, command: Command) -> None:
+    done = command("tools.im2rec_wrapper", "pack", pictures, tmp_path / "a.rec", "--quiet")
+    assert done.returncode == 0, done.stderr
+    runs = {
+        "own": ("--train", tmp_path / "a.rec", "--val", tmp_path / "a.rec"),
+        "first": ("--train", pictures, "--val", pictures, "--pack", tmp_path / "packs"),
+        "second": ("--train", pictures, "--val", pictures, "--pack", tmp_path / "packs"),
+    }
+    for name, flags in runs.items():
+        line = (*NET.split(), "--epochs", "1", "--log", "console", *flags, "--out", tmp_path / name)
+        done = command("mxtrain.fit", *line)
+        assert done.returncode == 0, done.stderr
+        assert curve(tmp_path / name) == curve(tmp_path / "own")
+        assert ("is packed into" in done.stderr) == (name == "first")
+        assert (f"{tmp_path / 'packs' / 'val.rec'} is there" in done.stderr) == (name == "second")
+    done = command("mxtrain.evaluate", "--run", tmp_path / "first")
+    assert done.returncode == 0, done.stderr
+    (pictures / "a" / "new.png").symlink_to("0.png")
+    done = command("mxtrain.fit", *NET.split(), *runs["second"], "--out", tmp_path / "second")
+    (pictures / "a" / "new.png").unlink()
+    assert done.returncode == DATA and "1 new (as 'a/new.png')" in done.stderr.splitlines()[-1]
+    done = command(
+        "mxtrain.fit", *NET.split(), *runs["own"], "--pack", tmp_path / "packs", "--out", tmp_path / "x"
+    )
+    assert done.returncode == 2 and "leave --pack out" in done.stderr
+
+
+def test_of_the_workers_of_a_host_one_packs(pictures: Path, tmp_path: Path, command: Command) -> None:
+    flags = (
+        "--train",
+        pictures,
+        "--pack",
+        tmp_path / "packs",
+        "--kvstore",
+        "dist_sync",
+        "--num-workers",
+        "2",
+    )
+    line = (*NET.split(), "--epochs", "1", *flags, "--out", tmp_path / "job")
+    done = command("mxtrain.fit", *line)
+    assert done.returncode == 0, done.stderr
+    done = command("mxtrain.fit", *NET.split(), "--epochs", "1", *flags[:4], "--out", tmp_path / "alone")
+    assert done.returncode == 0 and curve(tmp_path / "job") == curve(tmp_path / "alone")
 
 
 def test_a_run_goes_on_in_the_middle_of_an_epoch(pictures: Path, tmp_path: Path, command: Command) -> None:

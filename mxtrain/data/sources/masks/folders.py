@@ -133,7 +133,8 @@ def _masked(root: Path, name: str, layout: Layout, classes: Classes) -> MaskedPi
         if lossy is None:
             return MaskedPicture(name, problem=f"has no mask: {path} is not there")
         path = lossy
-    return MaskedPicture(name, functools.partial(read_file, path=path, classes=classes, shift=layout.shift))
+    read = functools.partial(read_file, path=path, classes=classes, shift=layout.shift)
+    return MaskedPicture(name, read, mask_path=str(path))
 
 
 def read_file(size: Size, path: Path, classes: Classes, shift: int = 0) -> Array:

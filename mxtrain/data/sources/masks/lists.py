@@ -38,6 +38,7 @@ def read_list(path: Path, root: Path | None) -> Source:
         MaskedPicture(
             row[places[0]].strip(),
             functools.partial(read_file, path=base / row[places[1]].strip(), classes=classes),
+            mask_path=str(base / row[places[1]].strip()),
         )
         for row in rows
     ]

@@ -31,6 +31,7 @@ class MaskedPicture(NamedTuple):
     name: str
     mask: ReadMask | None = None
     problem: str = ""
+    mask_path: str = ""  # where the mask is a file of its own
 
 
 def source_of(
@@ -66,15 +67,18 @@ def source_of(
     base, num_classes = str(root), len(class_names)
 
     def read(item: Item) -> bytes:
-        mask, problem = item.location
+        mask, problem, _ = item.location
         if mask is None:
             raise BadItem(problem)
         data = regular_files.read(os.path.join(base, item.name))
         return mask_format.join(data, _checked(mask, picture_size(data), num_classes))
 
-    items = [Item(each.name, NO_LABEL, (each.mask, each.problem)) for each in pictures]
+    items = [Item(each.name, NO_LABEL, (each.mask, each.problem, each.mask_path)) for each in pictures]
     path_of = lambda item: os.path.join(base, item.name)  # noqa: E731
-    return Source(items, read, class_names, warnings, list(files), path_of, holds_masks=True)
+    mask_path_of = lambda item: item.location[2]  # noqa: E731
+    return Source(
+        items, read, class_names, warnings, list(files), path_of, mask_path_of=mask_path_of, holds_masks=True
+    )
 
 
 def _checked(read: ReadMask, size: Size, num_classes: int) -> Array:

@@ -173,7 +173,7 @@ def test_files_that_vanish_or_may_not_be_read_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name, content, words",
-    [("a.txt", "some words", "holds text, which is packed first"), ("empty", None, "empty")],
+    [("a.txt", "some words", "holds text, from which --task lm"), ("empty", None, "empty")],
 )
 def test_what_is_no_source_of_pictures_is_refused(
     name: str, content: str | None, words: str, tmp_path: Path
