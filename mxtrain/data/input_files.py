@@ -40,6 +40,13 @@ class Folder:
     def __iter__(self) -> Iterator[Path]:
         return self._under(self.path)
 
+    def all_files(self) -> list[Path]:
+        """Return all files; DataError where a folder cannot be read."""
+        found = list(self)
+        if self.problems:
+            raise DataError(self.problems[0])
+        return found
+
     def _under(self, folder: Path) -> Iterator[Path]:
         try:
             status = os.stat(folder)
@@ -61,7 +68,12 @@ class Folder:
 
 def _visible(folder: Path) -> Iterator[tuple[str, bool]]:
     with os.scandir(folder) as entries:
-        yield from ((entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith("."))
+        yield from ((entry.name, is_folder(entry)) for entry in entries if not entry.name.startswith("."))
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder or a link to one; a circular link is none."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
 
 
 def matching(path: Path) -> list[Path]:

@@ -11,13 +11,13 @@ from mxtrain.data.augment.transforms import train_transform
 from mxtrain.data.image_fields import picture_assembly
 from mxtrain.data.loading import order
 from mxtrain.data.loading.loader import Loader, LoaderOptions, Request
-from mxtrain.data.records.record_file import open_records
+from mxtrain.data.sources.samples import open_samples
 from mxtrain.runtime import mx
 
 
 def run(kind: str) -> None:
     def deliver(options: argparse.Namespace) -> protocol.Batches:
-        records = open_records(options.rec)
+        records = open_samples(options.rec)  # or the folder of its pictures
         requests = (
             Request(0, position, epoch, samples)
             for epoch in itertools.count()

@@ -119,19 +119,24 @@ def csv_rows(path: Path, text: str, separator: str) -> list[list[str]]:
 
 def csv_rows_of_lines(path: Path, lines: Iterable[str], separator: str) -> Iterator[list[str]]:
     """Yield the cells of each row of a table that is not empty, as its lines come."""
+    return (cells for _, cells in numbered_csv_rows(path, lines, separator))
+
+
+def numbered_csv_rows(path: Path, lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each row that is not empty, with the number of the line in which it begins."""
     csv.field_size_limit(_LONGEST_CELL)
     reader = csv.reader(itertools.chain(lines, ["\n", _END]), delimiter=separator)
-    num_before, last = 0, None
+    last: list[str] = []
+    begins, next_line = 0, 1
     try:
         for cells in reader:
             if last:
-                yield last
-            num_before += last is not None
-            last = cells
+                yield begins, last
+            begins, last, next_line = next_line, cells, reader.line_num + 1
     except csv.Error as error:
         raise DataError(f"{path}: line {reader.line_num} is no CSV ({error}): mend it") from None
     if last != [_END]:
-        raise DataError(f"{path}: row {num_before + 1} has a quote that nothing closes: mend it")
+        raise DataError(f"{path}: line {begins} has a quote that nothing closes: mend it")
 
 
 def _of_cells(cells: list[str]) -> Column:

@@ -12,6 +12,7 @@ from mxtrain.data import input_files
 from mxtrain.data.arrays.array_fields import Layout
 from mxtrain.data.boxes import box_labels
 from mxtrain.data.fields import Array
+from mxtrain.data.input_files import is_folder
 
 Label = Union[int, float, Tuple[float, ...]]  # a class, another number, or one number for each output
 IMAGE_SUFFIXES = input_files.PICTURES  # those that predict reads
@@ -112,11 +113,6 @@ def visible(folder: str | Path) -> list[os.DirEntry[str]]:
     except OSError as error:
         raise DataError(f"cannot read folder {folder}: {error.strerror}") from None
     return sorted(found, key=lambda entry: entry.name)
-
-
-def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a folder or a link to one; a circular link is none."""
-    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
 
 
 def files_in(source: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:

@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 from mxtrain.core.errors import UsageError
+from mxtrain.data.input_files import is_folder
 from mxtrain.data.records import recordio
 from mxtrain.data.sources.formats.tfrecord import is_tfrecord
-from mxtrain.data.sources.item import IMAGE_SUFFIXES, is_folder, visible
+from mxtrain.data.sources.item import IMAGE_SUFFIXES, visible
 from mxtrain.data.sources.masks.folders import LAYOUTS
 from mxtrain.data.sources.source_types import SOURCE_TYPES
 

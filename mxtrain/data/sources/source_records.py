@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 import numpy as np
 
+from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.decode import pillow_decode
 from mxtrain.data.decode.jpeg import BadPicture
@@ -58,7 +59,7 @@ class SourceRecords:
 
     def where(self, position: int) -> str:
         """Return the name of an item for a message."""
-        return f"{self.path}: {self._source.display_name(self._items[position])}"
+        return f"{self.path}: {plain_text.printable(self._source.display_name(self._items[position]))}"
 
     def read(self, position: int, verify: bool = True) -> Record:
         """Return an item as it is packed; DataError where it cannot be read."""
@@ -85,8 +86,12 @@ class SourceRecords:
                 descriptor = os.open(path_of(self._items[position]), os.O_RDONLY | os.O_NONBLOCK)
             except OSError:
                 continue  # `read` says why
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
-            os.close(descriptor)
+            try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+            except OSError:  # a pipe, say
+                pass
+            finally:
+                os.close(descriptor)
 
     def checksum(self, position: int) -> int:
         """Return the checksum of an item's bytes."""

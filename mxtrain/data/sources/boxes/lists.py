@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError
-from mxtrain.data.arrays.table_files import csv_rows
+from mxtrain.data.arrays.table_files import numbered_csv_rows
 from mxtrain.data.boxes import box_labels
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.sources.boxes.annotated import Annotated, Box, number, source_of
@@ -31,17 +32,18 @@ def read_csv(path: Path, root: Path | None) -> Source:
     text = _text(path)
     first_line = text.split("\n", 1)[0]
     separator = max("\t,;", key=first_line.count)
-    rows = [[cell.strip() for cell in row] for row in csv_rows(path, text, separator)]
-    rows = [row for row in rows if any(row)]
-    columns = _columns(path, [cell.lower() for cell in rows[0]] if rows else [])
+    numbered = numbered_csv_rows(path, io.StringIO(text), separator)
+    rows = [(line, [cell.strip() for cell in row]) for line, row in numbered]
+    rows = [(line, row) for line, row in rows if any(row)]
+    columns = _columns(path, [cell.lower() for cell in rows[0][1]] if rows else [])
     boxes: dict[str, list[Box]] = {}
     sizes: dict[str, tuple[int, int]] = {}
     problems: dict[str, str] = {}
-    for line, row in enumerate(rows[1:], 2):
+    for line, row in rows[1:]:
         cells = {name: row[place] if place < len(row) else "" for name, place in columns.items()}
         picture = cells["picture"]
         if not picture or "\0" in picture:
-            raise DataError(f"{path}: row {line} names no picture")
+            raise DataError(f"{path}: line {line} names no picture")
         own = boxes.setdefault(picture, [])
         if not any(cells[name] for name in CORNERS):
             continue
@@ -53,7 +55,7 @@ def read_csv(path: Path, root: Path | None) -> Source:
             if cells.get("width") and cells.get("height"):
                 sizes[picture] = int(number(cells["width"], "width")), int(number(cells["height"], "height"))
         except BadItem as bad:
-            problems.setdefault(picture, f"{path.name}: row {line}: {bad}")
+            problems.setdefault(picture, f"{path.name}: line {line}: {bad}")
     pictures = [
         Annotated(name, own, sizes.get(name), problem=problems.get(name, "")) for name, own in boxes.items()
     ]

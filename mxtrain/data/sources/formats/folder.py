@@ -7,8 +7,9 @@ from pathlib import Path
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
+from mxtrain.data.input_files import is_folder
 from mxtrain.data.sources.formats.walk import Walk
-from mxtrain.data.sources.item import IMAGE_SUFFIXES, Item, Source, is_folder, visible
+from mxtrain.data.sources.item import IMAGE_SUFFIXES, Item, Source, visible
 from mxtrain.data.sources.labels import check_class_name
 
 

@@ -8,13 +8,14 @@ Paths are relative to --root, by default the list's own folder.
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import List, Tuple
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.arrays.table_files import csv_rows
+from mxtrain.data.arrays.table_files import numbered_csv_rows
 from mxtrain.data.sources.formats.folder import from_files
 from mxtrain.data.sources.item import IMAGE_SUFFIXES, Item, Source
 from mxtrain.data.sources.labels import RawLabels, resolve_labels
@@ -45,23 +46,26 @@ def _names_image(cell: str, root: Path) -> bool:
 
 
 def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
-    """Read a CSV or TSV; DataError names the first malformed row."""
+    """Read a CSV or TSV; DataError names the first malformed line."""
     text = _text(path)
     first_line = text.split("\n", 1)[0]
     separator = max("\t,;", key=first_line.count)
-    lines = [
-        [name.strip(" \t"), *map(str.strip, labels)] for name, *labels in csv_rows(path, text, separator)
+    numbered = [
+        (number, [name.strip(" \t"), *map(str.strip, labels)])
+        for number, (name, *labels) in numbered_csv_rows(path, io.StringIO(text), separator)
     ]
-    lines = [cells for cells in lines if any(cells)]
-    header = lines.pop(0) if lines and not _names_image(lines[0][0], root or path.parent) else None
+    numbered = [(number, cells) for number, cells in numbered if any(cells)]
+    has_header = bool(numbered) and not _names_image(numbered[0][1][0], root or path.parent)
+    header = numbered.pop(0)[1] if has_header else None
+    lines = [cells for _, cells in numbered]
     if header and lines and plain_text.parse_number(lines[0][0]) is not None:
         raise UsageError(
             f"{path}: its first column has numbers, not names of images: say what is to be predicted with --target, "
             "or --from arrays"
         )
-    for number, cells in enumerate(lines, 2 if header else 1):
+    for number, cells in numbered:
         if len(cells) < 2 or not cells[0]:
-            raise DataError(f"{path}: row {number} is not `path{separator}label`: mend it")
+            raise DataError(f"{path}: line {number} is not `path{separator}label`: mend it")
     are_lists = (
         multi_label and separator != JOINT and any(JOINT in cell for cells in lines for cell in cells[1:])
     )

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Iterator, NamedTuple, NoReturn, Sequence
 
 from mxtrain.core.errors import DataError
-from mxtrain.data.sources.item import is_folder, visible
+from mxtrain.data.input_files import is_folder
+from mxtrain.data.sources.item import visible
 
 
 class _Seen(NamedTuple):

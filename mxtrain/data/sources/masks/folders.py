@@ -119,7 +119,7 @@ def _classes(root: Path, layout: Layout) -> Classes:
 def _pictures(root: Path, layout: Layout) -> list[str]:
     folder = root / layout.pictures
     ends = (layout.picture_end.lower(),) if layout.picture_end else IMAGE_SUFFIXES
-    return [os.path.relpath(each, root) for each in input_files.Folder(folder, ends)]
+    return [os.path.relpath(each, root) for each in input_files.Folder(folder, ends).all_files()]
 
 
 def _masked(root: Path, name: str, layout: Layout, classes: Classes) -> MaskedPicture:

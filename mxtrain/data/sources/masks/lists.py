@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 from pathlib import Path
 
 from mxtrain.core import regular_files
@@ -22,14 +23,15 @@ def read_list(path: Path, root: Path | None) -> Source:
         text = regular_files.read(str(path)).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{path} is not UTF-8 text: save it as UTF-8") from None
-    rows = [row for row in table_files.csv_rows(path, text, "\t" if path.suffix == ".tsv" else ",") if row]
-    names = [cell.strip() for cell in rows[0]] if rows else []
+    separator = "\t" if path.suffix == ".tsv" else ","
+    rows = list(table_files.numbered_csv_rows(path, io.StringIO(text), separator))
+    names = [cell.strip() for cell in rows[0][1]] if rows else []
     places = (0, 1)
     if PICTURE in names and MASK in names:
         places, rows = (names.index(PICTURE), names.index(MASK)), rows[1:]
-    short = next((number for number, row in enumerate(rows, 1) if len(row) <= max(places)), None)
+    short = next((line for line, row in rows if len(row) <= max(places)), None)
     if short is not None:
-        raise DataError(f"{path}: row {short} has no two cells, those of a picture and of its mask")
+        raise DataError(f"{path}: line {short} has no two cells, those of a picture and of its mask")
     base = root or path.absolute().parent
     classes = mask_files.classes_of(path.absolute().parent, base)
     if classes is None:
@@ -40,6 +42,6 @@ def read_list(path: Path, root: Path | None) -> Source:
             functools.partial(read_file, path=base / row[places[1]].strip(), classes=classes),
             mask_path=str(base / row[places[1]].strip()),
         )
-        for row in rows
+        for _, row in rows
     ]
     return source_of(path, base, pictures, classes.names, [path, *classes.files])

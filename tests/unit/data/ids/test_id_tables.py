@@ -156,7 +156,7 @@ def test_tables_with_quotes_are_read_some_rows_at_a_time(
     monkeypatch.setattr(text_tables, "ROWS_AT_ONCE", 2)
     assert samples(id_tables.open_records(quoted, Selection())) == whole
     for text, words in (
-        ('y,user\n1,"a"\n0,b\n1,c\n0,"d\n1,e\n', "row 5 has a quote that nothing closes"),
+        ('y,user\n1,"a"\n0,b\n1,c\n0,"d\n1,e\n', "line 5 has a quote that nothing closes"),
         ('y,user\n1,"a"\n0,b\n1,c\n0\n', "row 5 has 1 cells, and there are 2 columns"),
         ('y,user\n1,"a"\n', None),
     ):
