@@ -102,10 +102,10 @@ def picture_and_mask(record: Record) -> tuple[Any, Array]:
 
 def check_classes(mask: Array, num_classes: int) -> None:
     """Raise BadSample for a mask with a class that there is not."""
-    wrong = mask[(mask >= num_classes) & (mask != IGNORED)]
-    if len(wrong):
+    wrong = mask_format.wrong_class(mask, num_classes)
+    if wrong is not None:
         raise BadSample(
-            f"a pixel of its mask has class {wrong[0]}, but there are {num_classes} classes, numbered from 0, and "
+            f"a pixel of its mask has class {wrong}, but there are {num_classes} classes, numbered from 0, and "
             f"{IGNORED} for pixels that do not count"
         )
 

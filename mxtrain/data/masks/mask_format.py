@@ -56,6 +56,12 @@ def split(payload: Any) -> tuple[Any, Array]:
     return payload[: end - length], decoded(payload[end - length : end])
 
 
+def wrong_class(mask: Array, num_classes: int) -> int | None:
+    """Return the class of a pixel that is none of so many, nor IGNORED; None where all are."""
+    wrong = mask[(mask >= num_classes) & (mask != IGNORED)]
+    return int(wrong[0]) if len(wrong) else None
+
+
 def without_border(mask: Array) -> Array:
     """Return the part of a mask that is not IGNORED on all of a side, as that beside a letterboxed picture is."""
     rows, columns = ((mask != IGNORED).any(axis=axis) for axis in (1, 0))

@@ -324,6 +324,13 @@ def test_classes_that_are_no_list_end_the_pack(
         packed(folder, "masks", tmp_path / "out.rec")
 
 
+def test_a_line_of_a_list_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "classes.txt").write_text("a\nb\n")
+    (tmp_path / "a.csv").write_text('picture,mask\n\n"1.png\n",m1.png\n2.png\n')
+    with pytest.raises(DataError, match=r"a\.csv: line 5 has no two cells"):
+        packed(tmp_path / "a.csv", "mask_list", tmp_path / "out.rec")
+
+
 def test_crowds_do_not_count_and_small_objects_lie_above(tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     path = coco_masks(tmp_path / "set")

@@ -170,6 +170,7 @@ def test_several_labels(tmp_path):
     [
         ("a.lst", "0\t1.jpg\n", "line 1 is not"),
         ("a.lst", "0\t0\t1.jpg\n1\tcat\t2.jpg\n", "line 2 has a label that is no number"),
+        ("a.csv", 'path,label\n\n"1.jpg",0\n\n2.jpg\n', "line 5 is not"),
         ("a.csv", "path,label\n1.jpg,0\n2.jpg\n", "line 3 is not"),
         ("a.csv", b"\xff\xfe1", "not UTF-8"),
         ("a.csv", "path,label\n", "nothing to pack"),

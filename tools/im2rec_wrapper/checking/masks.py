@@ -52,7 +52,8 @@ def _inspect(payload: Payload, picture: Inspect, num_classes: int) -> Content:
     if None not in size and mask.shape != size:
         wide, high = mask.shape[::-1]
         raise Damage("mask", f"its mask is {wide} x {high} pixels, and the picture {size[1]} x {size[0]}")
+    wrong = mask_format.wrong_class(mask, num_classes)
+    if wrong is not None:
+        raise Damage("mask", f"a pixel of its mask has class {wrong}, and there are {num_classes}")
     found = [number for number in np.unique(mask).tolist() if number != IGNORED]
-    if found and found[-1] >= num_classes:
-        raise Damage("mask", f"a pixel of its mask has class {found[-1]}, and there are {num_classes}")
     return content._replace(classes=tuple(found), says_nothing=not found, num_bytes=len(payload))

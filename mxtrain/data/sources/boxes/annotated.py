@@ -69,11 +69,7 @@ def source_of(
     Returns:
         The source; DataError where nothing could be packed, or a name stands for two pictures.
     """
-    if not pictures:
-        raise DataError(f"{where}: lists no picture; nothing to pack")
-    twice = first_twice([each.name for each in pictures])
-    if twice is not None:
-        raise DataError(f"{where}: lists {twice} twice; put all its boxes in one place")
+    refuse_ill_listed(where, [each.name for each in pictures], "put all its boxes in one place")
     names = list(class_names or ()) or _names_of(where, pictures)
     number_of: dict[str, int] = {name: number for number, name in enumerate(names)}
     base = str(root)
@@ -175,6 +171,15 @@ def _names_of(where: Path, pictures: Sequence[Annotated]) -> list[str]:
         wrong = next((f"{each.name}: {each.problem}" for each in pictures if each.problem), "")
         raise DataError(f"{where}: {wrong or 'no picture has a box; nothing to learn from'}")
     return [check_class_name(name, str(where)) for name in found]
+
+
+def refuse_ill_listed(where: Path, names: Sequence[str], advice: str) -> None:
+    """Raise DataError where no pictures are listed, or one of this name twice, with the `advice` of what to do then."""
+    if not names:
+        raise DataError(f"{where}: lists no picture; nothing to pack")
+    twice = first_twice(names)
+    if twice is not None:
+        raise DataError(f"{where}: lists {twice} twice; {advice}")
 
 
 def first_twice(names: Sequence[str]) -> str | None:

@@ -17,7 +17,7 @@ from mxtrain.core.errors import DataError
 from mxtrain.data.fields import Array
 from mxtrain.data.masks import mask_format
 from mxtrain.data.masks.mask_format import IGNORED, MOST_CLASSES
-from mxtrain.data.sources.boxes.annotated import Size, first_twice, picture_size
+from mxtrain.data.sources.boxes.annotated import Size, picture_size, refuse_ill_listed
 from mxtrain.data.sources.item import BadItem, Item, Source
 
 NO_LABEL = 0.0  # of a record whose mask says all
@@ -55,15 +55,11 @@ def source_of(
     Returns:
         The source; DataError where nothing could be packed, or a name stands for two pictures.
     """
-    if not pictures:
-        raise DataError(f"{where}: lists no picture; nothing to pack")
+    refuse_ill_listed(where, [each.name for each in pictures], "leave one of them out")
     if not 2 <= len(class_names) <= MOST_CLASSES:
         raise DataError(
             f"{where}: names {len(class_names)} classes; masks tell from 2 to {MOST_CLASSES} apart"
         )
-    twice = first_twice([each.name for each in pictures])
-    if twice is not None:
-        raise DataError(f"{where}: lists {twice} twice; leave one of them out")
     base, num_classes = str(root), len(class_names)
 
     def read(item: Item) -> bytes:
@@ -93,10 +89,10 @@ def _checked(read: ReadMask, size: Size, num_classes: int) -> Array:
         raise BadItem(
             f"is {size[0]} x {size[1]} pixels, and its mask {wide} x {high}{turned}; make them alike"
         )
-    wrong = mask[(mask >= num_classes) & (mask != IGNORED)]
-    if len(wrong):
+    wrong = mask_format.wrong_class(mask, num_classes)
+    if wrong is not None:
         raise BadItem(
-            f"a pixel of its mask has class {wrong[0]}, and there are {num_classes}, numbered from 0 ({IGNORED}: does "
+            f"a pixel of its mask has class {wrong}, and there are {num_classes}, numbered from 0 ({IGNORED}: does "
             "not count); name more, or mend the mask"
         )
     if (mask == IGNORED).all():
