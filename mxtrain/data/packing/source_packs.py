@@ -34,7 +34,7 @@ WAIT_SECONDS = 0.2  # between two looks whether the process that packs has ended
 
 
 class WantedPack(NamedTuple):
-    """What a pack is to be made of."""
+    """The source that a pack is to be made of, and what for."""
 
     flag: str  # --train or --val
     path: Path

@@ -12,7 +12,6 @@ from mxtrain.data.masks import mask_format
 from mxtrain.data.sources.source_records import SourceRecords
 
 MOST_READ = 48
-COMMAND = "python -m tools.im2rec_wrapper pack"
 
 
 def in_words(records: SourceRecords) -> str:
@@ -20,14 +19,12 @@ def in_words(records: SourceRecords) -> str:
 
     Items are read twice, and the second time counts: a cold disk would be measured instead of the reading.
     """
-    line = f"{records.path}: read as it is; {COMMAND} {records.path} makes .rec files"
+    line = f"{records.path}: read as it is; with --pack FOLDER it is packed first"
     shares = _shares(records)
     if shares is None:
         return line
     read, decoded = shares
-    return (
-        f"{line}, and saves up to {read / (read + decoded):.0%} of the CPU time that loading a picture takes"
-    )
+    return f"{line}, which saves up to {read / (read + decoded):.0%} of the CPU time that loading a picture takes"
 
 
 def _shares(records: SourceRecords) -> tuple[float, float] | None:

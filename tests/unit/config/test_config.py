@@ -18,6 +18,7 @@ RUNS_BEFORE = Path(__file__).parents[2] / "golden" / "runs_before"
 FLAGS = [
     "--train",
     "--val",
+    "--pack",
     "--target",
     "--inputs",
     "--exclude",
