@@ -32,6 +32,16 @@ PINNED = {
         "numpy==2.4.6",
     ],
     "tensorflow": ["tensorflow-cpu==2.21.0", "numpy==2.4.6"],
+    # Shards in an object store. What is pinned beside it, pip would find only after a long search.
+    "streaming": [
+        "mosaicml-streaming==0.13.0",
+        "torch==2.13.0",
+        "torchvision==0.28.0",
+        "transformers==4.57.6",
+        "numpy==2.1.3",
+        "boto3==1.44.8",
+        "oci==2.189.0",
+    ],
     "dali": ["nvidia-dali-cuda120==2.4.0", "numpy==2.4.6"],
 }
 FOLDER = Path("runs/benchmarks/environments")

@@ -254,6 +254,7 @@ def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver =
         logger.info("CPU kernels: %s", kernels.in_words(kernels.used()))
         on_progress = signals.progress_callback(group, stop_requests)
         job = _with_data_as_read(job, out, on_progress)
+        _announce(job)
 
         from mxtrain import runtime
 
@@ -269,6 +270,18 @@ def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver =
             ending = "nothing left to do"
         score = metric_selection.of_task(job.task).score
         return Ended(run, out, score, net, checkpoint, ending, group.rank == 0, job.task.objects)
+
+
+def _announce(job: TrainingJob) -> None:
+    """Have the first samples requested where they lie in a store: they come while mxnet is loaded."""
+    from mxtrain.data.loading import sample_requests
+
+    records = job.train_set
+    if getattr(records, "lookahead", 0):
+        steps = range(job.checkpoint.state["step"] if job.checkpoint else 0, job.plan.length.num_steps)
+        samples_of = sample_requests.epoch_sampler(job.run, records)
+        requests = sample_requests.training_requests(samples_of, job.plan, steps, job.group.rank)
+        sample_requests.announce(records, requests)
 
 
 def _with_data_as_read(job: TrainingJob, out: Path, on_progress: Callable[[bool], None]) -> TrainingJob:

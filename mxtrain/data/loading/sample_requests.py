@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path, PurePath
-from typing import Callable, Iterator
+from typing import Callable, Iterator, cast
 
 import numpy as np
 
@@ -75,6 +75,14 @@ def training_requests(
         for step in of_epoch:
             for position, chosen in plan.micro_batches(step, rank).items():
                 yield Request(step, position, epoch, samples[chosen.start : chosen.stop])
+
+
+def announce(records: Dataset, requests: Iterator[Request]) -> None:
+    """Have the first samples of files in a store requested, so that they come while a run loads what else it needs."""
+    count, lookahead = 0, getattr(records, "lookahead", 0)
+    while count < lookahead and (request := next(requests, None)) is not None:
+        cast(Records, records).will_need(request.samples)
+        count += len(request.samples)
 
 
 def evaluation_requests(

@@ -10,10 +10,12 @@ Labels, keys and checksums of all records are wanted before the first step; here
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import Callable
 
 import numpy as np
 
+from mxtrain.core import regular_files
 from mxtrain.data.records import recordio, source_names
 from mxtrain.data.records.recordio import HEADER, BadRecord, Ints
 
@@ -33,6 +35,18 @@ class Heads:
         start, end = int(self._starts[position]), int(self._starts[position + 1])
         length = _LENGTH.unpack_from(self._content, start)[0]
         return self._content[start + _LENGTH.size : end], length
+
+    def has_checksums(self) -> bool:
+        """Return whether the first record or the last has a checksum."""
+        return any(recordio.parse_header(self.of(at)[0]).has_tag for at in (0, len(self._starts) - 2))
+
+
+def read(rec: Path, index: bytes) -> Heads | None:
+    """Return the heads beside a .rec, if they are there and were made with this content of its .idx."""
+    path = rec.with_suffix(SUFFIX)
+    if not path.exists():
+        return None
+    return parse(regular_files.read(path), index, len(recordio.parse_index(index)[0]))
 
 
 def parse(content: bytes, index: bytes, num_records: int) -> Heads | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import zlib
 from pathlib import Path, PurePath
-from typing import Any, Callable, NoReturn
+from typing import Any, Callable, Mapping, NoReturn
 
 import numpy as np
 
@@ -28,13 +28,16 @@ from mxtrain.data.records.source_names import SourceNames, read_names
 from mxtrain.data.storage import snapshot
 from mxtrain.data.storage.options import DEFAULTS, LOOKAHEAD_BYTES, StorageOptions
 from mxtrain.data.storage.remote_bytes import RemoteBytes, chunk_starts
+from mxtrain.data.storage.stores import FileVersion
 
 logger = logging.getLogger(__name__)
 
 _ONE_NUMBER = -1  # as the number of labels of a record that has no row of them
 
 
-SIDECARS = (".idx", ".classes.tsv", ".arrays.json", ".tokens.json", ".sources.tsv")
+SIDECARS = (".idx", ".classes.tsv", ".arrays.json", snapshot.TOKENS, ".sources.tsv")
+REMOTE_SIDECARS = (*SIDECARS[:-1], heads.SUFFIX)  # the names of sources stay in the store
+Versions = Mapping[addresses.Address, FileVersion]
 
 
 def index_path(path: Path) -> Path:
@@ -52,26 +55,39 @@ def with_sidecars(path: Path) -> list[Path]:
     return [path, *map(path.with_suffix, SIDECARS)]
 
 
-def open_records(path: str | PurePath, storage: StorageOptions = DEFAULTS) -> RecordFile:
-    """Open a .rec file, a local one or one in a store; DataError when it is missing, or at odds with its .idx."""
+def open_records(
+    path: str | PurePath, storage: StorageOptions = DEFAULTS, versions: Versions | None = None
+) -> RecordFile:
+    """Open a .rec file, a local one or one in a store; DataError when it is missing, or at odds with its .idx.
+
+    `versions` has those of all files in stores that exist of the `remote_files`, where the caller knows them.
+    """
     if addresses.is_address(path):
-        return _open_remote(addresses.parse("", str(path)), storage)
+        return _open_remote(addresses.parse("", str(path)), storage, versions)
     beside = Path(path)
     file = RecordIOFile(beside)
     index = read_index(file, index_path(beside)) if index_path(beside).exists() else scan(file)
     return RecordFile(file, index, _read_class_names(classes_path(beside)))
 
 
-def _open_remote(address: addresses.Address, storage: StorageOptions) -> RecordFile:
-    suffixes = [*(suffix for suffix in SIDECARS if suffix != ".sources.tsv"), heads.SUFFIX]
-    version, beside = snapshot.of_rec(address, suffixes, storage)
-    file = RecordIOFile(beside, RemoteBytes(address, version, storage))
+def remote_files(address: addresses.Address) -> list[addresses.Address]:
+    """Return the addresses of a .rec and of what is read beside it."""
+    return snapshot.beside(address, REMOTE_SIDECARS)
+
+
+def _open_remote(
+    address: addresses.Address, storage: StorageOptions, versions: Versions | None
+) -> RecordFile:
+    version, beside = snapshot.of_rec(address, REMOTE_SIDECARS, storage, versions)
     if not index_path(beside).exists():
         raise DataError(
             f"{address}: has no .idx beside it, without which all of it would have to be read; make one with "
             f"`{command_name.packer()} index FILE`, and upload both"
         )
-    return RecordFile(file, read_index(file, index_path(beside)), _read_class_names(classes_path(beside)))
+    known = heads.read(beside, regular_files.read(index_path(beside)))
+    file = RecordIOFile(beside, RemoteBytes(address, version, storage), is_known=known is not None)
+    index = read_index(file, index_path(beside), known)
+    return RecordFile(file, index, _read_class_names(classes_path(beside)), known)
 
 
 class RecordFile:
@@ -79,7 +95,13 @@ class RecordFile:
 
     descriptors: tuple[int, ...] = ()  # none to inherit: a pickled copy opens the file itself
 
-    def __init__(self, file: RecordIOFile, index: Index, class_names: list[str] | None):
+    def __init__(
+        self,
+        file: RecordIOFile,
+        index: Index,
+        class_names: list[str] | None,
+        known_heads: Heads | None = None,
+    ):
         self.path = file.path
         self.files = [file.beside]
         self.keys = index.keys
@@ -89,7 +111,7 @@ class RecordFile:
         self._index = index
         self._offsets = index.offsets
         self._names: SourceNames | None = None  # read when a message wants one
-        self._heads: Heads | None = None  # of a file in a store
+        self._heads = known_heads  # of a file in a store
         ordered = np.sort(index.offsets)
         file.cut(ordered)
         starts = np.append(ordered, file.num_bytes)
@@ -247,9 +269,8 @@ class RecordFile:
 
     def _read_heads(self) -> Heads:
         """Return the heads of all records of a file in a store; where they do not lie beside it, of all its bytes."""
-        beside, index = self.files[0].with_suffix(heads.SUFFIX), regular_files.read(index_path(self.files[0]))
-        known = heads.parse(regular_files.read(beside), index, len(self)) if beside.exists() else None
-        if known is not None:
+        index = regular_files.read(index_path(self.files[0]))
+        if (known := heads.read(self.files[0], index)) is not None:
             return known
         logger.warning(
             "%s: has no %s beside it, so all of its %.1f GB are read for their labels, once on this host; `%s upload` "
@@ -257,7 +278,7 @@ class RecordFile:
             *(self.path, heads.SUFFIX, self._file.num_bytes / 1e9, command_name.packer()),
         )
         content = self.heads(index)
-        with durable.whole_file(beside) as file:
+        with durable.whole_file(self.files[0].with_suffix(heads.SUFFIX)) as file:
             file.write(content)
         known = heads.parse(content, index, len(self))
         assert known is not None

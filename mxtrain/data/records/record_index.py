@@ -10,13 +10,14 @@ import numpy as np
 from mxtrain.core import command_name, regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data.records import recordio
+from mxtrain.data.records.heads import Heads
 from mxtrain.data.records.recordio import BadRecord, Ints
 from mxtrain.data.records.recordio_file import RecordIOFile
 
 # The most records at which an .idx is checked against its .rec. Each costs a disk read while the file is cold, and
 # `read` checks its own record anyway: an even sample that includes the last record notices another file's .idx.
 MAX_CHECKED_RECORDS = 1 << 16
-MAX_CHECKED_REMOTE = 2  # of a file in a store, the first and the last: each is a request
+MAX_CHECKED_REMOTE = 2  # of a file in a store without .heads, the first and the last: each is a request
 DAMAGED = "the file is damaged: copy it again, or pack it again"
 
 
@@ -54,11 +55,16 @@ def scan(file: RecordIOFile) -> Index:
     return Index(np.array(keys, np.int64), np.array(offsets, np.int64), has_checksums)
 
 
-def read_index(file: RecordIOFile, path: Path) -> Index:
-    """Return the index in the .idx at `path`; DataError where it cannot be read, or is not this file's."""
+def read_index(file: RecordIOFile, path: Path, heads: Heads | None = None) -> Index:
+    """Return the index in the .idx at `path`; DataError where it cannot be read, or is not this file's.
+
+    With the heads that were made with this .idx of this file, no record of it is read.
+    """
     try:
         keys, offsets = recordio.parse_index(regular_files.read(path))
-        return Index(keys, offsets, _check_index(file, np.sort(offsets)))
+        ordered = np.sort(offsets)
+        _check_offsets(file, ordered)
+        return Index(keys, offsets, heads.has_checksums() if heads else _check_records(file, ordered))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except BadRecord as bad:
@@ -66,12 +72,8 @@ def read_index(file: RecordIOFile, path: Path) -> Index:
         raise DataError(f"{path} {bad}: {remedy}") from None
 
 
-def _check_index(file: RecordIOFile, offsets: Ints) -> bool:
-    """Raise BadRecord unless these sorted offsets are those of all records; return whether there are checksums.
-
-    They are all records if each ends where the next starts.
-    """
-    has_checksums = False
+def _check_offsets(file: RecordIOFile, offsets: Ints) -> None:
+    """Raise BadRecord unless these sorted offsets can be those of all records."""
     ends = np.append(offsets[1:], file.num_bytes)
     if offsets[-1] >= file.num_bytes:
         raise BadRecord(
@@ -79,6 +81,15 @@ def _check_index(file: RecordIOFile, offsets: Ints) -> bool:
         )
     if offsets[0] != 0 or (offsets % 4).any() or (ends <= offsets).any():
         raise BadRecord(f"does not fit {file.path.name} (its offsets are not those of records)")
+
+
+def _check_records(file: RecordIOFile, offsets: Ints) -> bool:
+    """Raise BadRecord unless records begin and end at these sorted offsets; return whether there are checksums.
+
+    They are all records if each ends where the next starts.
+    """
+    has_checksums = False
+    ends = np.append(offsets[1:], file.num_bytes)
     most = MAX_CHECKED_REMOTE if file.is_remote else MAX_CHECKED_RECORDS
     checked = np.linspace(0, len(offsets) - 1, min(len(offsets), most)).astype(np.int64)
     for offset, listed_end in zip(offsets[checked].tolist(), ends[checked].tolist()):

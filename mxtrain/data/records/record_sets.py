@@ -18,7 +18,7 @@ from mxtrain.config.values import addresses
 from mxtrain.config.values.addresses import Address
 from mxtrain.core.errors import DataError
 from mxtrain.data.interfaces import Record
-from mxtrain.data.records.record_file import RecordFile, open_records
+from mxtrain.data.records.record_file import RecordFile, open_records, remote_files
 from mxtrain.data.records.recordio import Floats, Ints
 from mxtrain.data.storage import stores
 from mxtrain.data.storage.options import DEFAULTS, StorageOptions
@@ -35,9 +35,11 @@ def open_set(text: str, storage: StorageOptions = DEFAULTS) -> RecordFile | Reco
     if repeated:
         raise DataError(f"{text}: names {min(repeated)} twice; name each file once")
     _refuse_missing_shards(text, paths)
-    if any(isinstance(path, Address) for path in paths):  # each takes some requests, one after the other
+    remote = [file for path in paths if isinstance(path, Address) for file in remote_files(path)]
+    if remote:  # each takes some requests, one after the other
+        versions = stores.versions(remote, storage.patience)
         with concurrent.futures.ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
-            parts = list(pool.map(lambda path: open_records(path, storage), paths))
+            parts = list(pool.map(lambda path: open_records(path, storage, versions), paths))
     else:
         parts = [open_records(path) for path in paths]
     return parts[0] if len(parts) == 1 else RecordSet(text, parts)

@@ -23,15 +23,20 @@ _PEEK_BYTES = FRAME.size + HEADER.size + 4 * 24
 class RecordIOFile:
     """An open .rec, read by offset. Raises BadRecord, which the caller turns into a DataError.
 
-    The files that belong to it lie beside the local path `beside`: its own, unless `remote` has its bytes.
+    The files that belong to it lie beside the local path `beside`: its own, unless `remote` has its bytes. One that
+    is known to be a .rec is not looked at.
     """
 
-    def __init__(self, beside: Path, remote: RemoteBytes | None = None):
+    def __init__(self, beside: Path, remote: RemoteBytes | None = None, is_known: bool = False):
         self.beside, self.remote = beside, remote
         self.path: PurePath = remote.address if remote else beside
         self._bytes = remote or _local(beside)
         self.is_remote = self._bytes.is_remote
         self.num_bytes = self._bytes.num_bytes
+        if not is_known:
+            self._refuse_others()
+
+    def _refuse_others(self) -> None:
         try:
             start = self._bytes.read(0, 512)
         except OSError as error:
@@ -91,9 +96,9 @@ class RecordIOFile:
         """Start reading these bytes ahead, without waiting for them."""
         self._bytes.will_need(starts, ends)
 
-    def __reduce__(self) -> tuple[type[RecordIOFile], tuple[Path, RemoteBytes | None]]:
+    def __reduce__(self) -> tuple[type[RecordIOFile], tuple[Path, RemoteBytes | None, bool]]:
         """Pickle what another process opens the same file by."""
-        return RecordIOFile, (self.beside.absolute(), self.remote)
+        return RecordIOFile, (self.beside.absolute(), self.remote, self.is_remote)
 
     def cut(self, offsets: Ints) -> None:
         """Take note of the offsets of all records, sorted."""

@@ -19,12 +19,14 @@ import struct
 import threading
 import time
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Union
 
 from mxtrain import native
 from mxtrain.core.errors import OutOfResources
+from mxtrain.data.storage import cache_room
 from mxtrain.data.storage.options import StorageOptions
 
+Fetch = Callable[[], Union[bytes, memoryview]]
 MOST_OPEN = 64  # blocks of a process
 _CRC = struct.Struct("<I")
 _POLL = 0.01
@@ -36,8 +38,9 @@ class BlockCache:
 
     def __init__(self, options: StorageOptions, name: str):
         self._options = options
-        self._root = options.cache_folder / "blocks"
-        self._folder = self._root / hashlib.sha256(name.encode()).hexdigest()[:24]
+        root = options.cache_folder / "blocks"
+        self._room = cache_room.of_folder(root, options)
+        self._folder = root / hashlib.sha256(name.encode()).hexdigest()[:24]
         self._open: collections.OrderedDict[int, _Block] = collections.OrderedDict()
         self._lock = threading.Lock()
         try:
@@ -45,7 +48,7 @@ class BlockCache:
         except OSError as error:
             raise OutOfResources(self._unusable(error)) from None
 
-    def block(self, start: int, end: int, fetch: Callable[[], bytes]) -> _Block:
+    def block(self, start: int, end: int, fetch: Fetch) -> _Block:
         """Return the block of these bytes, open; `fetch` gets them from the store where it is not there."""
         with self._lock:
             known = self._open.get(start)
@@ -63,7 +66,7 @@ class BlockCache:
                 self._open.popitem(last=False)
         return opened
 
-    def ensure(self, start: int, end: int, fetch: Callable[[], bytes]) -> None:
+    def ensure(self, start: int, end: int, fetch: Fetch) -> None:
         """Have a block on disk, without looking into it."""
         path = self._folder / f"{start}-{end}"
         if not self.touch(start, end):
@@ -86,7 +89,7 @@ class BlockCache:
         except OSError as error:
             raise OutOfResources(self._unusable(error)) from None
         block = _Block(descriptor)
-        content = block.read(0, num_bytes + _CRC.size + 1)
+        content = memoryview(block.read(0, num_bytes + _CRC.size + 1))
         is_whole = len(content) == num_bytes + _CRC.size
         if is_whole and native.crc32(content[:-4]) == _CRC.unpack(content[-4:])[0]:
             os.utime(path)
@@ -94,7 +97,7 @@ class BlockCache:
         path.unlink(missing_ok=True)
         return None
 
-    def _fill(self, path: Path, fetch: Callable[[], bytes]) -> None:
+    def _fill(self, path: Path, fetch: Fetch) -> None:
         """Fetch a block, or wait for the process that does."""
         aside = path.with_name(path.name + ".new")
         try:
@@ -107,7 +110,7 @@ class BlockCache:
                 os.replace(aside, path)
         except OSError as error:
             raise OutOfResources(self._unusable(error)) from None
-        self.shrink(self._options.cache_bytes)
+        self._room.take(len(data) + _CRC.size)
 
     def _alone(self, aside: Path, path: Path) -> int | None:
         """Return a descriptor of the new block, locked; None where another one has finished it meanwhile."""
@@ -128,49 +131,17 @@ class BlockCache:
             os.close(descriptor)
         return None
 
-    def _write(self, descriptor: int, data: bytes) -> None:
-        content = memoryview(data + _CRC.pack(native.crc32(data)))
+    def _write(self, descriptor: int, data: bytes | memoryview) -> None:
+        checksum = _CRC.pack(native.crc32(data))
         for attempt in range(2):
             try:
-                at = 0
-                while at < len(content):
-                    at += os.pwrite(descriptor, content[at:], at)
+                _write_at(descriptor, memoryview(data), 0)
+                _write_at(descriptor, memoryview(checksum), len(data))
                 return
             except OSError as error:
                 if attempt or error.errno not in _FULL:
                     raise
-                self.shrink(self.num_bytes() // 2)
-
-    def num_bytes(self) -> int:
-        """Return how much all blocks of all files take."""
-        return sum(size for _, size, _ in self._blocks())
-
-    def shrink(self, most: int) -> None:
-        """Remove the blocks that were not used for longest, of any file, until `most` bytes are left."""
-        blocks = sorted(self._blocks())
-        excess = sum(size for _, size, _ in blocks) - most
-        for _, size, path in blocks:
-            if excess <= 0:
-                return
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                continue  # another process is at it
-            excess -= size
-
-    def _blocks(self) -> list[tuple[int, int, str]]:
-        """Return when each block was used last, its size and its path; those that are being fetched do not count."""
-        found: list[tuple[int, int, str]] = []
-        for folder in os.scandir(self._root):
-            for entry in os.scandir(folder.path):
-                try:
-                    status = entry.stat()
-                except FileNotFoundError:
-                    continue
-                is_new = entry.name.endswith(".new")
-                if not is_new or time.time() - status.st_mtime > 3600 + self._options.patience:
-                    found.append((status.st_mtime_ns, status.st_size, entry.path))
-        return found
+                self._room.shrink(self._room.num_bytes() // 2)
 
     def _unusable(self, error: OSError) -> str:
         folder = self._options.cache_folder
@@ -178,6 +149,12 @@ class BlockCache:
             f"the cache of object storage in {folder} cannot be used ({error.strerror}); make room, or give another "
             "folder as --storage-cache, or less as --storage-cache-mb"
         )
+
+
+def _write_at(descriptor: int, content: memoryview, offset: int) -> None:
+    at = 0
+    while at < len(content):
+        at += os.pwrite(descriptor, content[at:], offset + at)
 
 
 class _Block:

@@ -23,7 +23,6 @@ from mxtrain.data.storage.stores import FileVersion
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 8  # requests of a process ahead of the samples
 Ints = npt.NDArray[np.int64]
 
 
@@ -39,7 +38,8 @@ class RemoteBytes:
             options, f"{address} {version.num_bytes} {version.tag} {options.block_bytes}"
         )
         self._cuts: Ints | None = None
-        self._pending: set[int] = set()
+        self._pending: set[int] = set()  # starts of blocks that are requested
+        self._waiting: dict[int, int] = {}  # start and end of those that no thread fetches yet
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
@@ -83,17 +83,35 @@ class RemoteBytes:
             if start in self._pending or is_much or self._cache.touch(start, end):
                 return
             self._pending.add(start)
-        _workers().submit(_ensure, weakref.ref(self), start, end)
+            self._waiting[start] = end
+        _workers().submit(_ensure, weakref.ref(self), start)
 
-    def ensure(self, start: int, end: int) -> None:
-        """Have one block on disk; an error is told to who reads the block."""
+    def ensure(self, start: int) -> None:
+        """Have a requested block on disk, and the one behind it by the same request where that is requested too.
+
+        An error is told to who reads the block.
+        """
+        with self._lock:
+            end = self._waiting.pop(start, None)
+            if end is None:
+                return  # it came with the one before it
+            last = self._waiting.pop(end, None) or end
+        behind: list[memoryview] = []
+
+        def both() -> memoryview:
+            content = memoryview(self._fetched(start, last))
+            behind.append(content[end - start :])
+            return content[: end - start]
+
         try:
-            self._cache.ensure(start, end, lambda: self._fetched(start, end))
+            self._cache.ensure(start, end, both)
+            if last > end:
+                self._cache.ensure(end, last, lambda: behind.pop() if behind else self._fetched(end, last))
         except Exception as error:
-            logger.debug("%s: bytes %d to %d: %s", self.address, start, end, error)
+            logger.debug("%s: bytes %d to %d: %s", self.address, start, last, error)
         finally:
             with self._lock:
-                self._pending.discard(start)
+                self._pending -= {start, end} if last > end else {start}
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return where each block starts and ends."""
@@ -119,11 +137,11 @@ def chunk_starts(starts: Ints, num_bytes: int) -> Ints:
     return firsts
 
 
-def _ensure(file: weakref.ref[RemoteBytes], start: int, end: int) -> None:
+def _ensure(file: weakref.ref[RemoteBytes], start: int) -> None:
     """Fetch a block unless its file has been closed meanwhile."""
     alive = file()
     if alive is not None:
-        alive.ensure(start, end)
+        alive.ensure(start)
 
 
 class _Workers:
@@ -151,5 +169,5 @@ def _workers() -> _Workers:
     """Return the threads of this process, started at their first use."""
     with _shared_lock:
         if not _shared:
-            _shared.append(_Workers(AT_ONCE))
+            _shared.append(_Workers(stores.AT_ONCE))
         return _shared[0]

@@ -14,16 +14,15 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 from mxtrain.config.values.addresses import Address
-from mxtrain.core.errors import DataError, OutOfResources
+from mxtrain.core.errors import OutOfResources
 from mxtrain.data.storage import stores
 from mxtrain.data.storage.options import StorageOptions
 from mxtrain.data.storage.stores import FileVersion
 
-DOWNLOADS = 8  # at once
-TOKENIZER = "tokenizer.json"
+TOKENS, TOKENIZER = ".tokens.json", "tokenizer.json"  # the second lies beside the first alone
 
 
 class Snapshot(NamedTuple):
@@ -33,33 +32,44 @@ class Snapshot(NamedTuple):
     path: Path
 
 
-def of_rec(address: Address, suffixes: Sequence[str], options: StorageOptions) -> Snapshot:
-    """Return a .rec and the files beside it with these suffixes; DataError where it does not exist."""
-    beside = [address, *map(address.with_suffix, suffixes), address.with_name(TOKENIZER)]
-    with concurrent.futures.ThreadPoolExecutor(len(beside)) as pool:
-        versions = list(pool.map(lambda each: stores.version(each, options.patience), beside))
-        version = versions[0]
-        if version is None:
-            raise DataError(f"{address} does not exist")
-        known = {each: found for each, found in zip(beside, versions) if found is not None}
-        folder = _folder(address, known, options)
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (folder / address.name).write_text(f"{address}\n{version.num_bytes}\n{version.tag}\n")
-            wanted = [each for each in known if each != address]
-            list(pool.map(lambda each: _download(each, known[each], folder / each.name, options), wanted))
-        except OSError as error:
-            raise OutOfResources(
-                f"{folder}: cannot be written ({error.strerror}); make room, or give another --storage-cache"
-            ) from None
+def beside(address: Address, suffixes: Sequence[str]) -> list[Address]:
+    """Return the addresses of a .rec and of what may lie beside it."""
+    return [address, *map(address.with_suffix, suffixes)]
+
+
+def of_rec(
+    address: Address,
+    suffixes: Sequence[str],
+    options: StorageOptions,
+    versions: Mapping[Address, FileVersion] | None = None,
+) -> Snapshot:
+    """Return a .rec and the files beside it with these suffixes; DataError where it does not exist.
+
+    `versions` has those of all that exist, where the caller knows them.
+    """
+    files = beside(address, suffixes)
+    if versions is None:
+        versions = stores.versions(files, options.patience)
+    known = {each: versions[each] for each in files if each in versions}
+    if address.with_suffix(TOKENS) in known:
+        known.update(stores.versions([address.with_name(TOKENIZER)], options.patience))
+    version = known.setdefault(address, versions.get(address) or stores.existing(address, options.patience))
+    folder = _folder(address, known, options)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / address.name).write_text(f"{address}\n{version.num_bytes}\n{version.tag}\n")
+        wanted = [each for each in known if each != address]
+        _download_all(known, {each: folder / each.name for each in wanted}, options)
+    except OSError as error:
+        raise OutOfResources(
+            f"{folder}: cannot be written ({error.strerror}); make room, or give another --storage-cache"
+        ) from None
     return Snapshot(version, folder / address.name)
 
 
 def local_copy(address: Address, options: StorageOptions) -> Path:
     """Return the local path of a whole remote file, downloaded unless it is there already."""
-    version = stores.version(address, options.patience)
-    if version is None:
-        raise DataError(f"{address} does not exist")
+    version = stores.existing(address, options.patience)
     folder = _folder(address, {address: version}, options)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _download(address, version, folder / address.name, options)
@@ -68,17 +78,14 @@ def local_copy(address: Address, options: StorageOptions) -> Path:
 
 def local_folder(address: Address, options: StorageOptions) -> Path | None:
     """Return a local copy of a folder with all files under it; None where there is no file under it."""
-    names = stores.under(address, options.patience)
-    with concurrent.futures.ThreadPoolExecutor(DOWNLOADS) as pool:
-        versions = list(pool.map(lambda each: stores.version(each, options.patience), names))
-        known = {each: version for each, version in zip(names, versions) if version is not None}
-        if not known:
-            return None
-        folder = _folder(address, known, options) / address.name
-        targets = {each: folder / each.relative_to(address) for each in known}
-        for parent in {target.parent for target in targets.values()}:
-            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        list(pool.map(lambda each: _download(each, known[each], targets[each], options), known))
+    known = stores.versions(stores.under(address, options.patience), options.patience)
+    if not known:
+        return None
+    folder = _folder(address, known, options) / address.name
+    targets = {each: folder / each.relative_to(address) for each in known}
+    for parent in {target.parent for target in targets.values()}:
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _download_all(known, targets, options)
     return folder
 
 
@@ -87,6 +94,14 @@ def _folder(address: Address, known: dict[Address, FileVersion], options: Storag
     digest = hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
     parts = str(address.parent).replace("://", "/", 1).split("/")
     return Path(options.cache_folder, "files", *parts, digest)
+
+
+def _download_all(
+    versions: Mapping[Address, FileVersion], targets: Mapping[Address, Path], options: StorageOptions
+) -> None:
+    """Have files on disk at their targets."""
+    with concurrent.futures.ThreadPoolExecutor(stores.AT_ONCE) as pool:
+        list(pool.map(lambda each: _download(each, versions[each], targets[each], options), targets))
 
 
 def _download(address: Address, version: FileVersion, path: Path, options: StorageOptions) -> None:

@@ -1,37 +1,25 @@
 """Requests to object stores, by fsspec: what a file is, a range of its bytes, a list of names, an upload.
 
 Owns every request, how often it is tried again, and what an error means in words. A file has a tag, which changes with
-its content: a range is that of the file with this tag, or `Changed`. fsspec is imported here alone, and only for an
-address. Keeps nothing: `block_cache.py` does.
+its content: a range is that of the file with this tag, or `Changed`. Keeps nothing: `block_cache.py` does.
 """
 
 from __future__ import annotations
 
-import functools
+import concurrent.futures
 import logging
 import time
-from typing import Any, Callable, NamedTuple, TypeVar
+from typing import Any, Callable, NamedTuple, Sequence, TypeVar
 
 from mxtrain.config.values.addresses import Address, without_secrets
 from mxtrain.core.errors import DataError, Stop, UsageError
+from mxtrain.data.storage import filesystems
 
 logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
-_CONNECT, _IDLE = 10, 30  # seconds
-_TAGS = (
-    "ETag",
-    "etag",
-    "generation",
-    "md5Hash",
-    "content_md5",
-    "checksum",
-    "mtime",
-    "LastModified",
-    "last_modified",
-)
-_HTTP_TAGS = ("Last-Modified", "created", "modified")
+AT_ONCE = 8  # requests of a process ahead of their use, or for small files
 
 
 class FileVersion(NamedTuple):
@@ -45,10 +33,16 @@ class Changed(DataError):
     """The file in the store is no longer the one that was opened."""
 
 
+class Refused(DataError):
+    """Access that the store does not give."""
+
+
 def version(address: Address, patience: float) -> FileVersion | None:
     """Return the size and the tag of a file; None where there is no such file."""
     try:
-        info = _patiently(address, lambda fs, path: _call(fs, "_info", "info", patience, path), patience)
+        info = _patiently(
+            address, lambda fs, path: filesystems.call(fs, "_info", "info", patience, path), patience
+        )
     except FileNotFoundError:
         return None
     size = info.get("size")
@@ -58,19 +52,65 @@ def version(address: Address, patience: float) -> FileVersion | None:
         )
     if size is None:
         raise DataError(f"{address}: its server does not say how long it is; serve it as a file, with ranges")
-    return FileVersion(int(size), _tag(info))
+    return FileVersion(int(size), filesystems.tag_of(info))
+
+
+def existing(address: Address, patience: float) -> FileVersion:
+    """Return the size and the tag of a file; DataError where there is no such file."""
+    found = version(address, patience)
+    if found is None:
+        raise _missing(address)
+    return found
+
+
+def _missing(address: Address) -> DataError:
+    return DataError(f"{address} does not exist")
+
+
+def versions(addresses: Sequence[Address], patience: float) -> dict[Address, FileVersion]:
+    """Return the versions of those of these files that exist; of S3's in one folder by one list of names."""
+    folders: dict[Address, list[Address]] = {}
+    for address in addresses:
+        folders.setdefault(Address(address.parent), []).append(address)
+    known: dict[Address, FileVersion] = {}
+    single: list[Address] = []
+    for files in folders.values():
+        listed = _listed_versions(files, patience) if len(files) > 1 else None
+        if listed is None:
+            single += files
+        else:
+            known.update((each, listed[str(each)]) for each in files if str(each) in listed)
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        each_version = pool.map(lambda each: version(each, patience), single)
+        known.update((each, found) for each, found in zip(single, each_version) if found is not None)
+    return known
+
+
+def _listed_versions(files: Sequence[Address], patience: float) -> dict[str, FileVersion] | None:
+    """Return the versions of all files that begin as these do; None where no one request lists them."""
+    if not filesystems.lists_by_prefix(files[0].scheme):
+        return None
+    try:
+        rows = _patiently(files[0], lambda fs, _: filesystems.listed(fs, files, patience), patience)
+    except FileNotFoundError:
+        return {}
+    except Refused:  # a list may be another right than a file
+        return None
+    if rows is None:
+        return None
+    return {name: FileVersion(row["Size"], filesystems.tag_of(row)) for name, row in rows.items()}
 
 
 def read(address: Address, start: int, end: int, known: FileVersion, patience: float) -> bytes:
     """Return the bytes from `start` to `end` of a file that is `known`; `Changed` where it is another one by now."""
 
     def request(fs: Any, path: str) -> bytes:
-        data: bytes = _range(fs, path, start, end, known.tag, patience)
+        data: bytes = filesystems.read_range(fs, path, start, end, known.tag, patience)
         if len(data) != end - start:
             raise OSError(f"{len(data)} bytes came in place of {end - start}")
         if (
-            not _is_conditional(fs, known.tag)
-            and _tag(_call(fs, "_info", "info", patience, path)) != known.tag
+            not filesystems.is_conditional(fs, known.tag)
+            and filesystems.tag_of(filesystems.call(fs, "_info", "info", patience, path)) != known.tag
         ):
             raise Changed(_changed(address))
         return data
@@ -129,12 +169,12 @@ def copy(address: Address, path: str, patience: float) -> None:
     try:
         _patiently(address, lambda fs, source: fs.get_file(source, path), patience)
     except FileNotFoundError:
-        raise DataError(f"{address} does not exist") from None
+        raise _missing(address) from None
 
 
 def _patiently(address: Address, request: Callable[[Any, str], Answer], patience: float) -> Answer:
     """Return what a request gives, tried again as long as `patience` lasts; errors that stay are words at once."""
-    fs, deadline, pause = filesystem(address.scheme), time.monotonic() + patience, FIRST_PAUSE
+    fs, deadline, pause = filesystems.filesystem(address.scheme), time.monotonic() + patience, FIRST_PAUSE
     path = fs._strip_protocol(str(address))
     while True:
         try:
@@ -162,7 +202,7 @@ def _refuse(address: Address, error: Exception) -> None:
     if status == 412 or code in ("412", "PreconditionFailed", "ConditionNotMet"):
         raise Changed(_changed(address)) from None
     if status in (401, 403) or isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
-        raise DataError(
+        raise Refused(
             f"{address}: its store refuses access ({in_words(error)}); look at the credentials, as its own tools take "
             "them, and at the rights on this file"
         ) from None
@@ -193,85 +233,3 @@ def _changed(address: Address) -> str:
         f"{address} has been replaced in its store since it was opened; begin again with the new file, or put the old "
         "one back"
     )
-
-
-@functools.lru_cache(maxsize=None)
-def filesystem(scheme: str) -> Any:
-    """Return fsspec's filesystem of a scheme; UsageError where its library is not installed."""
-    try:
-        import fsspec
-
-        return fsspec.filesystem(scheme, **_settings(scheme))
-    except ImportError as missing:
-        raise UsageError(
-            f"{scheme}://: needs a library ({without_secrets(str(missing))}); pip install 'mxtrain[storage]', and for "
-            "gs:// gcsfs, for az:// adlfs, for hdfs:// pyarrow"
-        ) from None
-
-
-def _settings(scheme: str) -> dict[str, Any]:
-    """Return what makes a request end when nothing comes: without it a dead connection is waited for for minutes."""
-    if scheme in ("s3", "s3a"):
-        timeouts = {"connect_timeout": _CONNECT, "read_timeout": _IDLE, "max_pool_connections": 64}
-        return {"config_kwargs": timeouts, "use_listings_cache": False}
-    if scheme in ("http", "https"):
-        import aiohttp
-
-        return {
-            "client_kwargs": {
-                "timeout": aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_IDLE),
-                "trust_env": True,
-            }
-        }
-    return {}
-
-
-def _range(fs: Any, path: str, start: int, end: int, tag: str, patience: float) -> bytes:
-    """Return what one request for a range gives; of S3 and HTTP the server compares the tag."""
-    data: bytes
-    if _is_conditional(fs, tag):
-        if hasattr(fs, "_call_s3"):
-            data = _sync(fs, _s3_range, patience, fs, path, start, end, tag)
-        else:
-            data = _call(fs, "_cat_file", "cat_file", patience, path, start, end, headers={"If-Match": tag})
-    else:
-        data = _call(fs, "_cat_file", "cat_file", patience, path, start, end)
-    return data
-
-
-async def _s3_range(fs: Any, path: str, start: int, end: int, tag: str) -> bytes:
-    bucket, key, _ = fs.split_path(path)
-    response = await fs._call_s3(
-        "get_object", Bucket=bucket, Key=key, Range=f"bytes={start}-{end - 1}", IfMatch=tag, **fs.req_kw
-    )
-    try:
-        data: bytes = await response["Body"].read()
-        return data
-    finally:
-        response["Body"].close()
-
-
-def _is_conditional(fs: Any, tag: str) -> bool:
-    """Return whether a store compares the tag itself; a weak one, W/"...", promises no equal bytes."""
-    protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
-    return bool({"s3", "http", "https"} & set(protocols)) and tag.startswith('"')
-
-
-def _tag(info: dict[str, Any]) -> str:
-    tag = next((info[name] for name in (*_TAGS, *_HTTP_TAGS) if info.get(name)), "")
-    return str(tag)
-
-
-def _call(fs: Any, name: str, plain_name: str, patience: float, *arguments: Any, **keywords: Any) -> Any:
-    """Return a method's answer within `patience`; a filesystem of blocking calls has deadlines of its own."""
-    if plain_name == "info":
-        fs.invalidate_cache()
-    if getattr(fs, "async_impl", False):
-        return _sync(fs, getattr(fs, name), patience, *arguments, **keywords)
-    return getattr(fs, plain_name)(*arguments, **keywords)
-
-
-def _sync(fs: Any, function: Any, patience: float, *arguments: Any, **keywords: Any) -> Any:
-    import fsspec.asyn
-
-    return fsspec.asyn.sync(fs.loop, function, *arguments, timeout=max(patience, 1.0), **keywords)

@@ -15,7 +15,8 @@ import numpy as np
 
 from mxtrain.config.values import orders
 from mxtrain.data.storage import stores
-from mxtrain.data.storage.remote_bytes import AT_ONCE, RemoteBytes
+from mxtrain.data.storage.remote_bytes import RemoteBytes
+from mxtrain.data.storage.stores import AT_ONCE
 
 NUM_WAITS = 5
 MOST_BLOCKS = 16

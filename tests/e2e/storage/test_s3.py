@@ -7,11 +7,11 @@ import time
 
 import pytest
 
+from benchmarks.storage.link import Link
+from benchmarks.storage.s3_server import SECRET, environment, s3_server
 from mxtrain.core.errors import DATA
 from tests.support.jobs.shapes_run import FLAGS, curve
 from tests.support.runs import kill_at
-from tests.support.stores.link import Link
-from tests.support.stores.s3_server import SECRET, environment, s3_server
 
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
@@ -72,6 +72,8 @@ def test_a_run_has_the_bits_of_local_files_and_keeps_no_secret(
     assert done.returncode == 0, done.stderr
     assert curve(tmp_path / "run") == local
     assert SECRET not in done.stdout + done.stderr
+    page = command("mxtrain.report", tmp_path / "run")
+    assert page.returncode == 0 and (tmp_path / "run" / "report.html").exists(), page.stderr
     for path in filter(lambda path: path.is_file(), tmp_path.rglob("*")):
         assert SECRET.encode() not in path.read_bytes(), path
     assert "s3://bucket/shapes/train.rec" in (tmp_path / "run" / "config.yaml").read_text()

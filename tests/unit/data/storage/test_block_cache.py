@@ -9,7 +9,9 @@ import time
 import pytest
 
 from mxtrain.core.errors import OutOfResources
+from mxtrain.data.storage import cache_room
 from mxtrain.data.storage.block_cache import BlockCache
+from mxtrain.data.storage.cache_room import CacheRoom
 from mxtrain.data.storage.options import StorageOptions
 
 BLOCK = bytes(range(256)) * 4
@@ -60,10 +62,20 @@ def test_the_blocks_that_were_not_used_for_longest_go(tmp_path):
     assert blocks_of(tmp_path) == [f"0-{len(BLOCK)}", f"2-{2 + len(BLOCK)}"]
 
 
+def test_the_cache_is_looked_at_once_for_many_blocks(tmp_path, monkeypatch):
+    looked, blocks = [], CacheRoom._blocks
+    monkeypatch.setattr(CacheRoom, "_blocks", lambda room: looked.append(1) or blocks(room))
+    cache = BlockCache(options(tmp_path, blocks=320), "a")
+    for number in range(640):
+        cache.ensure(number, number + len(BLOCK), lambda: BLOCK)
+    assert 280 <= len(blocks_of(tmp_path)) <= 330
+    assert len(looked) < 640 // 2
+
+
 def test_a_block_that_has_gone_can_still_be_read_by_who_has_it(tmp_path):
     cache = BlockCache(options(tmp_path), "a")
     block = cache.block(0, len(BLOCK), lambda: BLOCK)
-    cache.shrink(0)
+    cache_room.of_folder(tmp_path / "blocks", options(tmp_path)).shrink(0)
     assert not blocks_of(tmp_path) and block.read(0, 4) == BLOCK[:4]
 
 

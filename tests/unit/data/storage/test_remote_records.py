@@ -17,6 +17,7 @@ from mxtrain.data.records import heads
 from mxtrain.data.records.record_file import index_path, open_records
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.records.record_writer import RecordWriter
+from mxtrain.data.storage import remote_bytes
 from mxtrain.data.storage.options import BLOCK_BYTES, StorageOptions
 from tests.support.stores.range_server import RangeServer
 
@@ -73,12 +74,46 @@ def test_each_block_is_asked_for_once_and_labels_need_none(server, tmp_path):
     remote = opened(server, tmp_path)
     remote.labels()
     before = len(server.ranges("a.rec"))
-    assert before <= 3  # its beginning, the first record and the last
+    assert before == 0
     assert_same(remote, local)
     num_blocks = len(np.unique(local.chunks(BLOCK)))
     assert len(server.ranges("a.rec")) - before == num_blocks < NUM_RECORDS // 4
     assert_same(opened(server, tmp_path), local)
     assert len(server.ranges("a.rec")) - before <= num_blocks + 3
+
+
+def test_neighbours_that_wait_come_by_one_request(server, tmp_path, monkeypatch):
+    local, remote = open_records(write(server.folder)), opened(server, tmp_path)
+    later = []
+    monkeypatch.setattr(remote_bytes, "_workers", lambda: Later(later))
+    remote.will_need(np.arange(len(remote)))
+    assert len(later) == len(remote.remotes[0].blocks()) > 4
+    for function, *arguments in later:
+        function(*arguments)
+    assert_same(remote, local)
+    assert len(server.ranges("a.rec")) == (len(later) + 1) // 2
+
+
+class Later:
+    """Workers that keep what they are to do."""
+
+    def __init__(self, tasks):
+        self.tasks = tasks
+
+    def submit(self, *task):
+        self.tasks.append(task)
+
+
+def test_a_truncated_file_ends_in_words(server, tmp_path):
+    path = write(server.folder)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match=r"a\.idx does not fit a\.rec .*it goes on to"):
+        opened(server, tmp_path)
+    path.write_bytes(content[:-8])
+    remote = opened(server, tmp_path)
+    with pytest.raises(DataError, match=r"a\.rec: record 59 .*ends in the middle of it"):
+        remote.read(NUM_RECORDS - 1)
 
 
 def test_no_heads_cost_one_pass_on_a_host(server, tmp_path):

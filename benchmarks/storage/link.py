@@ -1,15 +1,18 @@
 """A link to a server with a delay, a bandwidth and faults: a TCP proxy, in threads of this process or as a program.
 
-    python -m tests.support.stores.link TARGET_PORT --delay 0.1 --megabytes-per-second 50
+    python -m benchmarks.storage.link TARGET_PORT --delay 0.1 --megabytes-per-second 50
 
-prints its port. A request waits for the delay once; what all connections carry back shares the bandwidth.
+prints its port, and for each line of its input how many requests and bytes there were. A request waits for the delay
+once; what all connections carry back shares the bandwidth.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import socket
+import sys
 import threading
 import time
 
@@ -102,7 +105,8 @@ def main():
     options = parser.parse_args()
     link = Link(options.target_port, options.delay, options.megabytes_per_second * 1e6)
     print(link.port, flush=True)
-    threading.Event().wait()
+    for _ in sys.stdin:
+        print(json.dumps([link.num_requests, link.num_bytes]), flush=True)
 
 
 if __name__ == "__main__":
