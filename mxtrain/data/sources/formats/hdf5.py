@@ -7,6 +7,7 @@ or (n, k) numbers.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.sources.formats.raw_pixels import as_png
-from mxtrain.data.sources.item import Item, Source
+from mxtrain.data.sources.item import BadItem, Item, Source
 from mxtrain.data.sources.labels import resolve_labels
 
 IMAGES = ("images", "image", "data", "x", "X")
@@ -32,7 +33,12 @@ def read_hdf5(path: Path, multi_label: bool) -> Source:
     labels, class_names = resolve_labels(raw_labels, path, multi_label)
     items = [Item(f"{path.name}:{position}", label, position) for position, label in enumerate(labels)]
 
+    descriptor = file.id.get_vfd_handle()
+    num_bytes = os.fstat(descriptor).st_size
+
     def read(item: Item) -> bytes:
+        if os.fstat(descriptor).st_size < num_bytes:  # of what is behind the end HDF5 makes zeros
+            raise BadItem(f"{path.name} has become shorter since it was listed")
         value = images[item.location]  # h5py lets one thread in at a time
         if isinstance(value, (bytes, np.void)):
             return bytes(value)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import tarfile
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 import cv2
+import h5py
+import numpy as np
 import pytest
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError
 from mxtrain.data.sources.samples import ONE_LABEL, Labels, open_samples
+from tests.support.data import binary_sources
 from tests.support.data.pictures import jpeg, picture
 
 # A list of lines and cells can have no tab or line break in a name, and is UTF-8.
@@ -240,3 +245,41 @@ def test_a_folder_with_the_name_of_a_picture_is_gone_into(tmp_path: Path) -> Non
         "a/x.jpg/inside.jpg",
         "b/other.jpg",
     ]
+
+
+def tar(path: Path) -> None:
+    with tarfile.open(path, "w") as archive:
+        for number in range(8):
+            for end, content in (("jpg", jpeg(picture(number))), ("cls", b"%d" % (number % 3))):
+                member = tarfile.TarInfo(f"{number:03}.{end}")
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+
+
+def tfrecord(path: Path) -> None:
+    examples = [binary_sources.example(jpeg(picture(number)), [number % 3]) for number in range(8)]
+    path.write_bytes(binary_sources.tfrecord(*examples))
+
+
+def hdf5(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["images"] = np.stack([picture(number, 60, 80) for number in range(8)])
+        file["labels"] = np.arange(8) % 3
+
+
+def json_lines(path: Path) -> None:
+    path.write_text("".join(json.dumps({"text": f"{number} " * 90}) + "\n" for number in range(8)))
+
+
+ARCHIVES = {"a.tar": tar, "a.tfrecord": tfrecord, "a.h5": hdf5, "a.jsonl": json_lines}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_a_file_of_many_that_is_cut_while_it_is_read_is_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    ARCHIVES[name](path)
+    records: Any = open_samples(str(path), Labels(text_type="text") if name == "a.jsonl" else ONE_LABEL)
+    assert [problem(records, position) for position in range(8)] == [None] * 8
+    os.truncate(path, path.stat().st_size // 2)
+    found = [each for each in (problem(records, position) for position in range(8)) if each]
+    assert found and all(str(path) in each and "\n" not in each for each in found), found
