@@ -63,6 +63,9 @@ def packed(
     _refuse_inside(wanted, folder)
     source_type, options = type_of(wanted.path, wanted.labels)
     source = open_source(wanted.path, source_type, options)
+    listed = _listed(
+        source, source_type, options.multi_label
+    )  # of many files this takes seconds: not in turns
     is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +73,6 @@ def packed(
         raise UsageError(f"--pack: {durable.cannot_write(folder, error)}; give another folder") from None
     try:
         with _turn(rec, may_go_on):
-            listed = _listed(source, source_type, options.multi_label)
             if _is_there(wanted, rec, listed):
                 logger.info("%s %s: its pack %s is there", wanted.flag, wanted.path, rec)
                 return rec
