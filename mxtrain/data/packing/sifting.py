@@ -28,15 +28,20 @@ from mxtrain.data.packing.pictures import fingerprints
 from mxtrain.data.packing.pictures.images import PackedItem
 from mxtrain.data.packing.plan import PREPARED, OutputSplit, beside
 from mxtrain.data.packing.preparation import prepare_items
-from mxtrain.data.records.record_file import RecordFile, open_records
+from mxtrain.data.records import recordio
+from mxtrain.data.records.record_file import RecordFile
+from mxtrain.data.records.record_index import scan
 from mxtrain.data.records.record_writer import aside
+from mxtrain.data.records.recordio_file import RecordIOFile
 from mxtrain.data.sources.item import Item, Source
 
 COPY, NEAR_COPY = "copy", "near copy"
 _THUMBNAIL_BYTES = 3 * fingerprints.THUMBNAIL_SIDE**2
-_FINGERPRINT = struct.Struct(
-    f"<QQ{_THUMBNAIL_BYTES}sI"
-)  # digest, hash, thumbnail, number of bytes of the notes
+# What is stored before a picture, and before the notes that come first there.
+_LAYOUT = np.dtype(
+    [("digest", "<u8"), ("hash", "<u8"), ("thumbnail", "u1", _THUMBNAIL_BYTES), ("num_notes", "<u4")]
+)
+_FINGERPRINT = struct.Struct(f"<QQ{_THUMBNAIL_BYTES}sI")  # the same
 
 
 class DroppedItem(NamedTuple):
@@ -100,12 +105,12 @@ def _fingerprinted(data: bytes, prepare: Callable[[bytes], PackedItem]) -> Packe
     """Return a picture as it is packed behind its fingerprint; BadPicture where it cannot be decoded to its end."""
     payload, notes = prepare(data)
     picture = mask_format.picture_of(payload)
-    pixels = decoding.decode(picture)
+    found = fingerprints.of_pixels(decoding.decode(picture))
     told = json.dumps(notes).encode()
     head = _FINGERPRINT.pack(
         fingerprints.digest(picture),
-        fingerprints.perceptual_hash(pixels),
-        fingerprints.thumbnail(pixels).tobytes(),
+        found.hash,
+        found.thumbnail.tobytes(),
         len(told),
     )
     return PackedItem(b"".join([head, told, payload]))
@@ -113,11 +118,17 @@ def _fingerprinted(data: bytes, prepare: Callable[[bytes], PackedItem]) -> Packe
 
 def _of_run(source: Source, run: PackRun, drop: Sequence[str]) -> SiftedSource:
     """Return what is left of a source whose items are all prepared."""
-    records = open_records(aside(run.files[0].path)) if run.files[0].num_records else None
+    if not run.files[0].num_records:
+        raise DataError(f"--drop leaves nothing to pack: all {source.noun} are damaged")
+    file = RecordIOFile(aside(run.files[0].path))
+    index = scan(file)
+    records = RecordFile(file, index, None)
     is_bad = {position for position, _, _ in run.bad}
     items = [item for position, item in enumerate(source.items) if position not in is_bad]
     dropped = [DroppedItem(name, DAMAGED, reason) for _, name, reason in run.bad if DAMAGED in drop]
-    prints = _read_fingerprints(records)
+    prints = np.frombuffer(
+        b"".join(_payload_start(file, offset) for offset in index.offsets.tolist()), _LAYOUT
+    )
     copies = _copies(prints) if COPIES in drop else {}
 
     def name_of(number: int) -> str:
@@ -127,11 +138,8 @@ def _of_run(source: Source, run: PackRun, drop: Sequence[str]) -> SiftedSource:
         is_other = ", of another label" if items[number].label != items[first].label else ""
         dropped.append(DroppedItem(name_of(number), why, f"{name_of(first)}{is_other}"))
     left = [number for number in range(len(items)) if number not in copies]
-    if not left:
-        raise DataError("--drop leaves nothing to pack: all pictures are damaged")
 
     def read(item: Item) -> bytes:
-        assert records, "there are items"
         return bytes(records.read(item.location).payload)
 
     of_left = Source(
@@ -146,13 +154,13 @@ def _of_run(source: Source, run: PackRun, drop: Sequence[str]) -> SiftedSource:
     return SiftedSource(of_left, dropped, [] if DAMAGED in drop else run.bad, digest)
 
 
-def _read_fingerprints(records: RecordFile | None) -> Any:
-    kinds = np.dtype(
-        [("digest", "<u8"), ("hash", "<u8"), ("thumbnail", "u1", _THUMBNAIL_BYTES), ("num_notes", "<u4")]
-    )
-    positions = range(len(records)) if records else ()
-    heads = [bytes(records.read(position).payload[: kinds.itemsize]) for position in positions if records]
-    return np.frombuffer(b"".join(heads), kinds)
+def _payload_start(file: RecordIOFile, offset: int) -> bytes:
+    """Return the fingerprint at the start of a record, without reading the picture behind it."""
+    start, _ = file.start(offset)
+    at = recordio.parse_header(start).payload_start
+    if len(start) < at + _LAYOUT.itemsize:  # behind many labels
+        start, _, _ = file.data(offset)
+    return bytes(start[at : at + _LAYOUT.itemsize])
 
 
 def _copies(prints: Any) -> dict[int, tuple[int, str]]:

@@ -32,8 +32,9 @@ def saved_again(pixels, quality, side=None):
 
 
 def near_pairs(pictures, sets=None):
-    hashes = np.array([fingerprints.perceptual_hash(pixels) for pixels in pictures], np.uint64)
-    thumbnails = np.array([fingerprints.thumbnail(pixels).ravel() for pixels in pictures])
+    found = [fingerprints.of_pixels(pixels) for pixels in pictures]
+    hashes = np.array([each.hash for each in found], np.uint64)
+    thumbnails = np.array([each.thumbnail.ravel() for each in found])
     sets = np.zeros(len(pictures), np.int64) if sets is None else np.array(sets)
     return fingerprints.near_pairs(hashes, thumbnails, sets)
 

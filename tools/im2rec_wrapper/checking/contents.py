@@ -113,9 +113,10 @@ def decoded_picture(payload: Payload) -> Content:
         pixels = decoding.decode(payload)
     except BadPicture as bad:
         raise Damage("undecodable", str(bad)) from None
+    found = fingerprints.of_pixels(pixels)
     return picture(payload)._replace(
-        hash=fingerprints.perceptual_hash(pixels),
-        thumbnail=fingerprints.thumbnail(pixels),
+        hash=found.hash,
+        thumbnail=found.thumbnail,
         height=pixels.shape[0],
         width=pixels.shape[1],
     )

@@ -10,7 +10,7 @@ the time and with SciPy and PyWavelets; this is six lines of OpenCV.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator, NamedTuple, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,18 +43,22 @@ def digest_text(digest: int) -> str:
     return f"{digest:016x}"
 
 
-def perceptual_hash(pixels: Pixels) -> int:
-    """Return the signs of the lowest frequencies, 63 bits."""
-    grey = cv2.cvtColor(_shrunk(pixels, _HASHED_SIDE), cv2.COLOR_RGB2GRAY).astype(np.float32)
+class Fingerprint(NamedTuple):
+    """Properties in which near copies of a picture nearly agree."""
+
+    hash: int  # 63 bits
+    thumbnail: Pixels  # THUMBNAIL_SIDE pixels a side
+
+
+def of_pixels(pixels: Pixels) -> Fingerprint:
+    """Return the signs of a picture's lowest frequencies, and its thumbnail, both of one small picture of it."""
+    small = cv2.resize(pixels, (_HASHED_SIDE, _HASHED_SIDE), interpolation=cv2.INTER_AREA)
+    grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY).astype(np.float32)
     # Rounded, or a plain picture's hash would be the rounding errors of the transform.
     waves = cv2.dct(grey)[:_LOWEST, :_LOWEST].round().ravel()[1:]
     bits = np.packbits(waves > np.median(waves))
-    return int.from_bytes(bits.tobytes(), "little")
-
-
-def thumbnail(pixels: Pixels) -> Pixels:
-    """Return the picture at THUMBNAIL_SIDE pixels a side."""
-    return _shrunk(pixels, THUMBNAIL_SIDE)
+    thumbnail = cv2.resize(small, (THUMBNAIL_SIDE, THUMBNAIL_SIDE), interpolation=cv2.INTER_AREA)
+    return Fingerprint(int.from_bytes(bits.tobytes(), "little"), thumbnail)
 
 
 def pairs_of(
@@ -139,7 +143,3 @@ def _num_bits(words: Hashes) -> Ints:
 def _difference(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
     levels: npt.NDArray[Any] = np.abs(one.astype(np.int16) - other)
     return levels.reshape(len(one), -1).mean(1) if len(one) else np.zeros(0)
-
-
-def _shrunk(pixels: Pixels, side: int) -> Pixels:
-    return cv2.resize(pixels, (side, side), interpolation=cv2.INTER_AREA)
