@@ -12,14 +12,14 @@ import math
 from pathlib import Path
 
 import cv2
+from tools.im2rec_wrapper.packing.images import ImageOptions, prepare
+from tools.im2rec_wrapper.packing.restart_intervals import choose_way
 
 from benchmarks.loader import images
 from mxtrain.config.values.addresses import Address
 from mxtrain.data.records import record_upload
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.storage import filesystems, stores
-from tools.im2rec_wrapper.packing.images import ImageOptions, prepare
-from tools.im2rec_wrapper.packing.restart_intervals import choose_way
 
 BUCKET = "s3://bucket"
 PATIENCE = 60.0
