@@ -209,12 +209,12 @@ static inline void move(const Movement *by, size_t width, float *row, float *fir
     case ADAM: {
         float rest1 = 1 - by->beta1, rest2 = 1 - by->beta2;
         /* 1 less the powers of beta, which correct means that began with zero */
-        *single = by->beta1 * *single + rest1;
-        *other = by->beta2 * *other + rest2;
+        float of_means = *single = by->beta1 * *single + rest1;
+        float of_squares = *other = by->beta2 * *other + rest2;
         for (size_t at = 0; at < width; at++) {
             first[at] = by->beta1 * first[at] + rest1 * gradient[at];
             second[at] = by->beta2 * second[at] + rest2 * (gradient[at] * gradient[at]);
-            row[at] -= rate * (first[at] / *single) / (sqrtf(second[at] / *other) + epsilon);
+            row[at] -= rate * (first[at] / of_means) / (sqrtf(second[at] / of_squares) + epsilon);
         }
         return;
     }
