@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from typing import Iterator, NamedTuple
 
 from benchmarks.harness import environments, parsing, processes, tables
 from benchmarks.harness.processes import ROOT
-from benchmarks.harness.rounds import Neighbours, in_turns, medians
+from benchmarks.harness.rounds import in_turns, medians
 from benchmarks.harness.tables import Bar
 from benchmarks.storage.s3_server import environment, s3_server
 
@@ -52,13 +53,12 @@ def main() -> int:
     if options.setup:
         environments.set_up(options.envs, [ENVIRONMENT])
         return 0
-    neighbours = Neighbours()
     with _store(options) as store:
         sides = {name: lambda name=name: _turn(name, store) for name in options.only}
         found = in_turns(sides, options.rounds, to_and_fro=True)
     rows = {name: Turn(*medians(turns)) for name, turns in found.items()}
     bars, is_met = tables.render_bars(_bars(rows))
-    said = f"{options.rounds} rounds of {options.samples} photographs; neighbours: {neighbours.share():.0%} of the CPU"
+    said = f"{options.rounds} rounds of {options.samples} photographs, {len(os.sched_getaffinity(0))} cores"
     tables.write(options.write, "storage", f"{said}:\n\n{_table(rows)}\n\n{bars}")
     return int(not is_met)
 
