@@ -11,12 +11,11 @@ import json
 import math
 from pathlib import Path
 
-import cv2
-from tools.im2rec_wrapper.packing.images import ImageOptions, prepare
-from tools.im2rec_wrapper.packing.restart_intervals import choose_way
-
 from benchmarks.loader import images
 from mxtrain.config.values.addresses import Address
+from mxtrain.core.opencv import cv2
+from mxtrain.data.packing.pictures.images import ImageOptions, prepare
+from mxtrain.data.packing.pictures.restart_intervals import choose_way
 from mxtrain.data.records import record_upload
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.storage import filesystems, stores
