@@ -81,6 +81,32 @@ def test_texts_train_to_the_bits_of_their_pack(task: str, tmp_path: Path, comman
     assert curve(tmp_path / "lines") == curve(tmp_path / "pack")
 
 
+def test_a_table_trains_to_the_bits_of_its_pack_in_its_order(tmp_path: Path, command: Command) -> None:
+    rows = [f"{number % 7 / 8},{number % 5 / 4},{'xy'[number % 2]}\n" for number in range(24)]
+    (tmp_path / "a.csv").write_text("a,b,label\n" + "".join(rows))
+    line = ("pack", tmp_path / "a.csv", tmp_path / "a.rec", "--target", "label", "--no-shuffle", "--quiet")
+    done = command("tools.im2rec_wrapper", *line)
+    assert done.returncode == 0, done.stderr
+    for name in ("a.csv", "a.rec"):
+        flags = (
+            "--task",
+            "arrays",
+            "--batch-size",
+            "8",
+            "--micro-batch",
+            "4",
+            "--epochs",
+            "2",
+            "--threads",
+            "1",
+        )
+        done = command(
+            "mxtrain.fit", *flags, "--train", tmp_path / name, "--log", "none", "--out", tmp_path / name[2:]
+        )
+        assert done.returncode == 0, done.stderr
+    assert curve(tmp_path / "csv") == curve(tmp_path / "rec")
+
+
 def test_packed_first_it_is_the_run_of_its_pack(pictures: Path, tmp_path: Path, command: Command) -> None:
     done = command("tools.im2rec_wrapper", "pack", pictures, tmp_path / "a.rec", "--quiet")
     assert done.returncode == 0, done.stderr
