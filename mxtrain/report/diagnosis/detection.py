@@ -75,4 +75,6 @@ def poor_anchors(history: History) -> Finding | None:
         "--image-size, larger: anchors lie closer then, beside the objects; or another --model, with maps of more "
         "cells; where boxes are few pixels wide anyway, look at them with im2rec_wrapper show"
     )
+    if "expand" in str(setting(history, "augment", "")):
+        advice = f"--augment without expand, which makes boxes up to four times smaller; or {advice}"
     return Finding("poor-anchors", "Anchors do not fit the boxes", evidence, advice, steps_of(history))

@@ -375,9 +375,13 @@ def test_on_maps_of_a_detector_most_units_have_no_object_to_learn(look: Look) ->
     assert look([*steps(falling()), *VALIDATED, *layers(zero=(0, 0.9, 0))], task="detection") == []
 
 
-def test_poor_anchors(look: Look) -> None:
+def test_poor_anchors(look: Look, tmp_path: Path) -> None:
     assert look([*steps(falling(), anchor_overlap=0.3), *VALIDATED], task="detection") == ["poor-anchors"]
     assert look([*steps(falling(), anchor_overlap=0.6), *VALIDATED], task="detection") == []
+    for augment, is_smaller in (("expand:p=0.3+flip", True), ("flip", False)):
+        records = [*steps(falling(), anchor_overlap=0.3), *VALIDATED]
+        (found,) = diagnose(written(tmp_path, records, task="detection", augment=augment))
+        assert found.advice.startswith("--augment without expand") == is_smaller
 
 
 def test_class_imbalance(look: Look) -> None:
