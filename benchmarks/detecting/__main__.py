@@ -15,10 +15,12 @@ Exit code 1 unless the bars were measured and are met.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import statistics
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
@@ -43,17 +45,10 @@ class Trained(NamedTuple):
 
 def main() -> int:
     options = _options()
-    found: dict[str, list[Trained]] = {OURS: [], THEIRS: []}
-    weights = backbone.weights(options.folder, options.deadline)
-    packs = [_packed(options, name) for name in ("trainval", "test")]
-    for seed in range(options.seeds):
-        for side in (OURS, THEIRS) if seed % 2 == 0 else (THEIRS, OURS):
-            trained = _kept(options, packs, weights, side, seed)
-            found[side].append(trained)
-            print(
-                f"{side}, seed {seed}: mAP {trained.precision:.3f}, {trained.speed:.1f} pictures/s",
-                flush=True,
-            )
+    with contextlib.ExitStack() as stack:
+        options.runs = options.runs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        options.runs.mkdir(parents=True, exist_ok=True)
+        found = _measured(options)
     rows = [
         (
             side,
@@ -65,6 +60,22 @@ def main() -> int:
     lines, is_met = render_bars(bars(found, options.bars))
     print(f"\n{markdown(('', 'mAP of each seed', 'pictures a second'), rows, 'lr')}\n\n{lines}")
     return int(not is_met)
+
+
+def _measured(options: argparse.Namespace) -> dict[str, list[Trained]]:
+    """Train both sides with each seed, and return what they came to."""
+    found: dict[str, list[Trained]] = {OURS: [], THEIRS: []}
+    weights = backbone.weights(options.folder, options.deadline)
+    packs = [_packed(options, name) for name in ("trainval", "test")]
+    for seed in range(options.seeds):
+        for side in (OURS, THEIRS) if seed % 2 == 0 else (THEIRS, OURS):
+            trained = _kept(options, packs, weights, side, seed)
+            found[side].append(trained)
+            print(
+                f"{side}, seed {seed}: mAP {trained.precision:.3f}, {trained.speed:.1f} pictures/s",
+                flush=True,
+            )
+    return found
 
 
 def lower_rate_at(epochs: int) -> list[int]:
