@@ -338,7 +338,7 @@ DETECTION = Case(
     name="detection",
     write=boxes.write_sets,
     flags="--task detection --model ssd_300_mobilenet0.25_voc --image-size 64 --optimizer adam --lr 0.002",
-    learn="--image-size 128 --model ssd_512_mobilenet1.0_voc --lr 0.001 --batch-size 32 --epochs 7",
+    learn="--image-size 128 --model ssd_512_mobilenet1.0_voc --lr 0.001 --batch-size 32 --epochs 7 --augment none",
     bar=Bar("val_map_50", 0.06),
     linear=boxes.constant_map,
     hostile={
@@ -368,7 +368,7 @@ CENTER_NET = dataclasses.replace(
     DETECTION,
     name="center_net",
     flags="--task detection --model center_net_mobilenetv3_small_duc_voc --image-size 64 --optimizer adam --lr 0.002",
-    learn="--batch-size 32 --epochs 8",
+    learn="--batch-size 32 --epochs 8 --augment none",
     bar=Bar("val_map_50", 0.06),
 )
 
