@@ -80,7 +80,8 @@ def _measured(options: argparse.Namespace) -> dict[str, list[Trained]]:
 
 def lower_rate_at(epochs: int) -> list[int]:
     """Return the epochs after which the rate is a tenth, as GluonCV's recipe has it: 160 and 200 of 240."""
-    return [max(1, epochs * 160 // 240), max(2, epochs * 200 // 240)]
+    first = max(1, epochs * 160 // 240)
+    return [first, max(first + 1, epochs * 200 // 240)]
 
 
 def bars(found: dict[str, list[Trained]], names: Sequence[str]) -> list[Bar]:

@@ -7,7 +7,10 @@ from benchmarks.detecting.__main__ import OURS, PRECISION, SPEED, THEIRS, Traine
 
 
 def test_the_rate_falls_where_it_does_in_gluoncvs_recipe() -> None:
-    assert detecting.lower_rate_at(240) == [160, 200] and detecting.lower_rate_at(2) == [1, 2]
+    assert detecting.lower_rate_at(240) == [160, 200] and detecting.lower_rate_at(20) == [13, 16]
+    for epochs in range(1, 30):
+        first, second = detecting.lower_rate_at(epochs)
+        assert 0 < first < second
 
 
 def test_bars_are_of_means_over_seeds_and_of_ratios_of_each() -> None:
