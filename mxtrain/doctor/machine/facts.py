@@ -58,13 +58,15 @@ def kernel_facts() -> dict[str, Any]:
 
 
 def threads() -> dict[str, Any]:
-    """Return the cores of the machine, those that this process may use, and the user's variables about threads."""
+    """Return the cores of the machine, those that this process may use, its load, and the user's variables."""
     return {
         "logical_cores": os.cpu_count(),
         "usable_cores": machine.usable_cores(),
         "cgroup_cores": machine.cgroup_cores(),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
         "MXNET_OMP_MAX_THREADS": os.environ.get("MXNET_OMP_MAX_THREADS"),
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY"),
+        "load": os.getloadavg()[0],
     }
 
 

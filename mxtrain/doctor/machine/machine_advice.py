@@ -51,6 +51,7 @@ def recommendations(facts: dict[str, Any]) -> list[str]:
             advice.append(
                 f"{name}={facts['threads'][name]} is set and wins over this process's share of cores"
             )
+    advice += _about_load(facts["threads"])
     advice += [
         f"{name}={value} is set and wins over the kernels that suit this CPU"
         for name, value in facts["kernels"]["variables"].items()
@@ -58,6 +59,17 @@ def recommendations(facts: dict[str, Any]) -> list[str]:
     return (
         advice + _about_speed(facts["speed"], facts["kernels"]["openblas_by_itself"]) + _suitable_flags(facts)
     )
+
+
+def _about_load(threads: dict[str, Any]) -> list[str]:
+    """Return what to do where others use the cores, too: OpenMP's threads spin while they wait for each other."""
+    load, cores = threads["load"], threads["logical_cores"]
+    if load <= cores or threads["usable_cores"] == 1 or threads["OMP_WAIT_POLICY"]:
+        return []
+    return [
+        f"a load of {load:.0f} on {cores} cores: beside other programs OMP_WAIT_POLICY=passive, or --threads 1, can "
+        "make steps many times as fast; alone on the machine it makes some slower"
+    ]
 
 
 def _about_speed(speed: dict[str, Any] | None, openblas_by_itself: str) -> list[str]:

@@ -33,6 +33,8 @@ FACTS: dict[str, Any] = {
         "cgroup_cores": 6.5,
         "OMP_NUM_THREADS": None,
         "MXNET_OMP_MAX_THREADS": None,
+        "OMP_WAIT_POLICY": None,
+        "load": 3.5,
     },
     "gpu": {"devices": [], "reason": "no NVIDIA driver"},
     "gpu_links": None,
@@ -79,6 +81,10 @@ def test_gpus_that_can_train_are_recommended() -> None:
         ({"ports": {"variables": {"PORT": "80"}}}, "PORT is set: ps-lite binds this port"),
         ({"ports": {"loopback": False}}, "no loopback port"),
         ({"threads": {"OMP_NUM_THREADS": "1"}}, "OMP_NUM_THREADS=1 is set"),
+        (
+            {"threads": {"load": 80.2}},
+            "a load of 80 on 64 cores: beside other programs OMP_WAIT_POLICY",
+        ),
         ({"kernels": {"variables": {"DNNL_MAX_CPU_ISA": "AVX2"}}}, "DNNL_MAX_CPU_ISA=AVX2 is set and wins"),
         ({"wheel_conflicts": ["a and b overwrite each other"]}, "a and b overwrite each other"),
         ({"missing_libraries": [{"library": "libGL.so.1", "package": "libgl1"}]}, "apt-get install libgl1"),
@@ -96,6 +102,11 @@ def test_gpus_that_can_train_are_recommended() -> None:
 )
 def test_each_finding_has_its_advice(changes: dict[str, Any], sentence: str) -> None:
     assert sentence in advice(**changes)
+
+
+@pytest.mark.parametrize("changes", [{"load": 64.0}, {"OMP_WAIT_POLICY": "active"}, {"usable_cores": 1}])
+def test_threads_that_meet_nobody_or_were_told_how_to_wait_have_no_advice(changes: dict[str, Any]) -> None:
+    assert "OMP_WAIT_POLICY" not in advice(threads={"load": 80.2, **changes})
 
 
 def speed(by_itself: dict[str, float] | None = None, **changes: float) -> dict[str, Any]:
