@@ -27,10 +27,10 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return boxed_shapes.write(folder / "shapes.rec", 32, seed=0)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(250)
 def test_boxes_of_some_pictures_are_learnt(shapes: Path, tmp_path: Path, command: Command) -> None:
     flags = f"{SSD} {SHORT} --overfit 1 --max-steps 60 --epochs 60 --early-stop 40"
-    done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path)
+    done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path, timeout=200)
     assert done.returncode == 0, done.stderr
     judged = [each for each in records(tmp_path) if each["kind"] == "eval"]
     assert max(each["val_map_50"] for each in judged) > 0.9 > judged[0]["val_map_50"]
