@@ -94,7 +94,7 @@ def test_each_word_flag_and_path_is_one_of_a_command(folder: Path) -> None:
     fields = {
         field.name: field for section in config.SECTIONS.values() for field in dataclasses.fields(section)
     }
-    assert set(WORDS) <= {*fields, "tta", "checkpoint", "drop"}
+    assert set(WORDS) <= {*fields, "tta", "masks_at", "checkpoint", "drop"}
     assert {*fields, "config", "checkpoint", "hosts", "folder", "python"} >= PATHS
     for name, field in fields.items():
         if name in WORDS and isinstance(field.default, str) and field.default:

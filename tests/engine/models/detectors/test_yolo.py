@@ -77,7 +77,10 @@ def test_detections_are_those_of_gluoncv(nets: tuple[Any, Any]) -> None:
     is_one = wanted[:, :, :1] >= 0
     wanted[:, :, 2:] = np.where(is_one, np.clip(wanted[:, :, 2:], 0, cases.SIDE), -1)
     assert is_one.sum() > 100
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(found[:, :, 1], wanted[:, :, 1], rtol=1e-4)
+    for own_rows, rows in zip(found, wanted):  # of equal scores either may come first
+        are_same = np.isclose(own_rows[:, None], rows, rtol=1e-4, atol=1e-3).all(axis=-1)
+        assert are_same.any(axis=0).all() and are_same.any(axis=1).all()
 
 
 def test_a_crowd_is_no_object() -> None:
