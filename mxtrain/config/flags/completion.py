@@ -24,7 +24,7 @@ from mxtrain.config.components import (
     tasks,
 )
 from mxtrain.config.flags.arguments import png_path
-from mxtrain.config.values import mean_deviation, orders
+from mxtrain.config.values import addresses, mean_deviation, orders
 
 # The words that a flag of fit takes, and flags whose value is a path, of fit and of others; the rest are free.
 WORDS: dict[str, Sequence[str]] = {
@@ -121,7 +121,7 @@ def of_parsers(
     flags = {HELP.names: HELP}
     takes_files = False
     for action in (action for parser in parsers for action in parser._actions):
-        is_path = action.type in (Path, png_path) or action.dest in PATHS
+        is_path = action.type in (Path, png_path, addresses.path) or action.dest in PATHS
         if not action.option_strings:
             takes_files = takes_files or is_path
             continue
