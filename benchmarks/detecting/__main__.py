@@ -6,7 +6,7 @@
 
 `--data` is a folder as Pascal VOC has it, with trainval.txt and test.txt in ImageSets/Main, such as that of BCCD (364
 pictures of blood cells, MIT licence, github.com/Shenggan/BCCD_Dataset). Both sides train `ssd_512_mobilenet1.0` on
-pictures of 256 pixels by SGD with one recipe, all cores, with SSD's augmentation, each by its own code; they take
+pictures of 256 pixels by Adam with one recipe, all cores, with SSD's augmentation, each by its own code; they take
 turns. Both begin with the same backbone, a classifier that learns made shapes first. Judged is the net after the last
 epoch, by Pascal VOC 2012's average precision at 0.5. `--runs` keeps runs, and those that it holds are not made again.
 Exit code 1 unless the bars were measured and are met.
@@ -27,6 +27,7 @@ from typing import NamedTuple, Sequence
 from benchmarks.detecting import backbone
 from benchmarks.harness import commands, parsing, processes
 from benchmarks.harness.tables import Bar, markdown, render_bars
+from mxtrain.config.components import augmentations
 from mxtrain.data.sources.boxes import voc
 
 SIZE, BATCH = 256, 8
@@ -121,7 +122,7 @@ def _ours(options: argparse.Namespace, packs: list[Path], weights: Path, seed: i
         out,
         *("--task", "detection", "--model", "ssd_512_mobilenet1.0_custom", "--image-size", SIZE),
         *("--train", train, "--pretrained", weights),
-        *("--augment", "colour_jitter:hue=0.1+expand+iou_crop+flip"),
+        *("--augment", augmentations.OF_BOXES),
         *("--optimizer", OPTIMIZER, "--lr", options.lr, "--weight-decay", DECAY),
         *("--schedule", f"multistep:at={'/'.join(map(str, lower_rate_at(options.epochs)))}"),
         *("--batch-size", BATCH, "--micro-batch", BATCH, "--epochs", options.epochs),

@@ -1,4 +1,4 @@
-"""What a link gives: ranges of the same files, each thread with a connection of its own, thrown away as they come.
+"""The reading of ranges of the same files by bare connections, thrown away as they come: what a link gives.
 
 python -m benchmarks.storage.bare_side PORT /BUCKET/NAME=BYTES...
 """

@@ -8,10 +8,9 @@ It decodes, crops to 224 pixels and normalises as a run does. Prints when the fi
 
 from __future__ import annotations
 
-import json
 import time
 
-from benchmarks.storage.turn import BATCH_SIZE, parse
+from benchmarks.storage.turn import BATCH_SIZE, parse, print_turn
 
 
 def main() -> None:
@@ -41,17 +40,8 @@ def main() -> None:
             if options.first_only:
                 break
         last = time.time()
-    print(
-        json.dumps(
-            {
-                "opened": opened - options.began,
-                "first": first - options.began,
-                "seconds": last - opened,
-                "samples": len(samples),
-                "bytes": int(records.lengths[samples].sum()),
-            }
-        )
-    )
+    num_bytes = int(records.lengths[samples].sum())
+    print_turn(options.began, opened, first, last, len(samples), num_bytes)
 
 
 if __name__ == "__main__":

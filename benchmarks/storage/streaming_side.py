@@ -8,12 +8,11 @@ With its defaults, shuffled. Its workers hand out the bytes of JPEGs, decoded by
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
 
-from benchmarks.storage.turn import BATCH_SIZE, parse
+from benchmarks.storage.turn import BATCH_SIZE, parse, print_turn
 
 NUM_CLASSES = 10
 
@@ -54,9 +53,7 @@ def main() -> None:
         num_bytes += sum(len(each["image"]) for each in batch)
         if options.first_only:
             break
-    last = time.time()
-    found = {"opened": opened - options.began, "first": first - options.began, "seconds": last - opened}
-    print(json.dumps({**found, "samples": num_samples, "bytes": num_bytes}), flush=True)
+    print_turn(options.began, opened, first, time.time(), num_samples, num_bytes)
 
 
 if __name__ == "__main__":

@@ -54,9 +54,8 @@ def read(path: str | Path) -> bytes:
     descriptor = open_descriptor(path)
     try:
         size = os.fstat(descriptor).st_size
-        parts = [
-            os.read(descriptor, size + 1)
-        ]  # with no file object around it: that takes as long as the reading
+        # Without a file object around it, which takes as long as the reading.
+        parts = [os.read(descriptor, size + 1)]
         if len(parts[0]) != size or not size:
             while parts[-1]:
                 parts.append(os.read(descriptor, _AT_ONCE))

@@ -18,7 +18,6 @@ from mxtrain.core import plain_text
 from mxtrain.core.errors import UsageError
 from mxtrain.data import image_fields, input_files
 from mxtrain.data.augment import normalization
-from mxtrain.data.augment.box_geometry import letterbox_of
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset, Record
 from mxtrain.data.masks import mask_checks, mask_drawing, mask_fields, mask_format
@@ -32,6 +31,7 @@ from mxtrain.tasks.metrics.segmentation_report import (
     ReportOfOriginals,
     SegmentationReport,
     counts_of,
+    inside,
     numbers_and_record,
 )
 from mxtrain.tasks.task import Description, Outcome, Score
@@ -162,25 +162,24 @@ class Segmentation(TaskOfClasses):
 
     def _inside(self, classes: Array, own: Array) -> Array:
         """Return the classes of pixels, IGNORED where a picture of this height and width is none of them."""
-        box = letterbox_of(sizes.Size(*map(int, own)), sizes.Size(*classes.shape))
+        size = sizes.Size(*map(int, own))
         mask: Array = np.full(classes.shape, IGNORED, np.uint8)
-        inside = slice(box.top, box.top + box.height), slice(box.left, box.left + box.width)
-        mask[inside] = classes[inside]
+        inside(mask, size)[...] = inside(classes, size)
         return mask
 
     def shown(self, output: Array) -> dict[str, Any]:
         """Return the classes in a picture with their shares of it, the largest first, and the mask."""
         mask = output.astype(np.uint8)
-        inside = mask_format.without_border(mask)
-        counts = np.bincount(inside.ravel(), minlength=len(self.class_names))
+        of_picture = mask_format.without_border(mask)
+        counts = np.bincount(of_picture.ravel(), minlength=len(self.class_names))
         order = np.argsort(-counts, kind="stable")
         return {
             "areas": [
-                {"class": self.class_names[number], "share": float(counts[number] / inside.size)}
+                {"class": self.class_names[number], "share": float(counts[number] / of_picture.size)}
                 for number in order.tolist()
                 if counts[number]
             ],
-            "mask": inside,
+            "mask": of_picture,
         }
 
     def in_words(self, shown: Mapping[str, Any]) -> str:

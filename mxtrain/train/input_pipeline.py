@@ -88,11 +88,15 @@ def open_pipeline(
 ) -> Iterator[InputPipeline]:
     """Yield the input pipeline of this worker's `steps`; `bad_records` are those that were replaced before."""
     records = job.train_set
-    samples_of = sample_requests.epoch_sampler(job.run, records)
-    requests = sample_requests.training_requests(samples_of, job.plan, steps, job.group.rank)
-    with _open_loader(job, requests) as loader:
+    with _open_loader(job, requests_of(job, steps)) as loader:
         loader.skipped.update((position, records.where(position)) for position in bad_records)
         yield InputPipeline(job, loader)
+
+
+def requests_of(job: TrainingJob, steps: range) -> Iterator[Request]:
+    """Return the requests for this worker's micro-batches of `steps`, in order."""
+    samples_of = sample_requests.epoch_sampler(job.run, job.train_set)
+    return sample_requests.training_requests(samples_of, job.plan, steps, job.group.rank)
 
 
 def _open_loader(job: TrainingJob, requests: Iterator[Request]) -> ContextManager[BatchSource]:

@@ -84,7 +84,6 @@ def open_inputs(run: config.Run, begins: bool = True, objects: ProgramObjects = 
     `begins` is False for a process that its job has restarted, to which some checks no longer apply.
     """
     from mxtrain.checkpoint.input_identity import InputIdentity
-    from mxtrain.config.checks import run_checks
     from mxtrain.config.values import step_range
     from mxtrain.data.augment import augment_choice
     from mxtrain.data.loading import run_plan
@@ -93,8 +92,7 @@ def open_inputs(run: config.Run, begins: bool = True, objects: ProgramObjects = 
     from mxtrain.tasks.metrics import metric_selection
     from mxtrain.train.open_data import open_source
 
-    run_checks.check(run, begins, objects)
-    tasks.check_flags(run, objects)
+    check(run, begins, objects)
     train, val = open_source("--train", run.data.train or "", run, objects=objects), None
     if run.data.val and not run.optim.overfit:  # with --overfit the training samples are what is judged
         val = open_source("--val", run.data.val, run, train, objects)
@@ -107,6 +105,15 @@ def open_inputs(run: config.Run, begins: bool = True, objects: ProgramObjects = 
     score = metric_selection.of_task(task).score
     identity = InputIdentity.of_run(run, train, val, task.description, score.name)
     return RunInputs(train, val, identity, task, score, "" if run.optim.overfit else line)
+
+
+def check(run: config.Run, begins: bool = True, objects: ProgramObjects = NO_OBJECTS) -> None:
+    """Refuse a run that is not possible here, as far as its flags tell."""
+    from mxtrain.config.checks import run_checks
+    from mxtrain.tasks import registry as tasks
+
+    run_checks.check(run, begins, objects)
+    tasks.check_flags(run, objects)
 
 
 def begun(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> config.Run:
@@ -216,13 +223,12 @@ def prepare(
     The attempt `began` then, by time.monotonic(); left out: now. The first of `stop_requests` ends what takes long.
     """
     began = time.monotonic() if began is None else began
+    begins = node is None or not node.is_restart
     with join.reporting_failure(run, node):
         if run.data.pack:
-            from mxtrain.config.checks import run_checks
-
-            run_checks.check(run, node is None or not node.is_restart, objects)
+            check(run, begins, objects)  # before hours of packing
             run = with_packs(run, stop_requests)
-        inputs = open_inputs(run, node is None or not node.is_restart, objects)
+        inputs = open_inputs(run, begins, objects)
         info = node_info.collect(run, inputs.train, inputs.val, inputs.identity) if node else {}
     # What this process has already may be there for the run, if a run before it has left it.
     memory = machine.available_memory() + machine.swap_left() + machine.resident_bytes(os.getpid())
@@ -275,13 +281,11 @@ def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver =
 def _announce(job: TrainingJob) -> None:
     """Have the first samples requested where they lie in a store: they come while mxnet is loaded."""
     from mxtrain.data.loading import sample_requests
+    from mxtrain.train import input_pipeline
 
-    records = job.train_set
-    if getattr(records, "lookahead", 0):
+    if getattr(job.train_set, "lookahead", 0):
         steps = range(job.checkpoint.state["step"] if job.checkpoint else 0, job.plan.length.num_steps)
-        samples_of = sample_requests.epoch_sampler(job.run, records)
-        requests = sample_requests.training_requests(samples_of, job.plan, steps, job.group.rank)
-        sample_requests.announce(records, requests)
+        sample_requests.announce(job.train_set, input_pipeline.requests_of(job, steps))
 
 
 def _with_data_as_read(job: TrainingJob, out: Path, on_progress: Callable[[bool], None]) -> TrainingJob:

@@ -16,7 +16,7 @@ import os
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Iterator, Sequence
+from typing import Callable, Iterator, Sequence
 
 from mxtrain.core.errors import DataError, OutOfResources, Stopped, UsageError
 from mxtrain.data.arrays import table_selection
@@ -70,7 +70,9 @@ def pack_opened(
     prepare = _preparation(options, opened, tokenizer, restarts)
     overlap.refuse(source, opened, all_outputs(splits, out))
     way = tokenizer.name if tokenizer else restarts
-    with _folder(splits[0].paths[0].parent), _resumable(), contextlib.ExitStack() as sifting_block:
+    folder = splits[0].paths[0].parent
+    refusal = lambda error: f"cannot make folder {folder}: {error.strerror}; choose another OUT"  # noqa: E731
+    with made_folder(folder, refusal), _resumable(), contextlib.ExitStack() as sifting_block:
         sifted = None
         if options.drop:
             sifted = sifting_block.enter_context(
@@ -213,13 +215,16 @@ def _write_sources(run: PackRun, source: Source, whole_files: contextlib.ExitSta
 
 
 @contextlib.contextmanager
-def _folder(path: Path) -> Iterator[None]:
-    """Make the folder if need be, and remove it again if it is new and the block leaves it empty."""
+def made_folder(path: Path, refusal: Callable[[OSError], str]) -> Iterator[None]:
+    """Make the folder if need be, and remove it again if it is new and the block leaves it empty.
+
+    Where it cannot be made, `refusal` is the message of the UsageError.
+    """
     is_new = not path.exists()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot make folder {path}: {error.strerror}; choose another OUT") from None
+        raise UsageError(refusal(error)) from None
     try:
         yield
     finally:

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import hashlib
 import json
-import struct
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
@@ -41,7 +40,6 @@ _THUMBNAIL_BYTES = 3 * fingerprints.THUMBNAIL_SIDE**2
 _LAYOUT = np.dtype(
     [("digest", "<u8"), ("hash", "<u8"), ("thumbnail", "u1", _THUMBNAIL_BYTES), ("num_notes", "<u4")]
 )
-_FINGERPRINT = struct.Struct(f"<QQ{_THUMBNAIL_BYTES}sI")  # the same
 
 
 class DroppedItem(NamedTuple):
@@ -63,9 +61,9 @@ class SiftedSource(NamedTuple):
     @staticmethod
     def fetch(stored: bytes) -> PackedItem:
         """Return a picture as it was prepared."""
-        *_, num_notes = _FINGERPRINT.unpack_from(stored)
-        start = _FINGERPRINT.size + num_notes
-        return PackedItem(stored[start:], tuple(json.loads(stored[_FINGERPRINT.size : start])))
+        (head,) = np.frombuffer(stored, _LAYOUT, 1)
+        start = _LAYOUT.itemsize + int(head["num_notes"])
+        return PackedItem(stored[start:], tuple(json.loads(stored[_LAYOUT.itemsize : start])))
 
 
 @contextlib.contextmanager
@@ -107,13 +105,8 @@ def _fingerprinted(data: bytes, prepare: Callable[[bytes], PackedItem]) -> Packe
     picture = mask_format.picture_of(payload)
     found = fingerprints.of_pixels(decoding.decode(picture))
     told = json.dumps(notes).encode()
-    head = _FINGERPRINT.pack(
-        fingerprints.digest(picture),
-        found.hash,
-        found.thumbnail.tobytes(),
-        len(told),
-    )
-    return PackedItem(b"".join([head, told, payload]))
+    head = np.array([(fingerprints.digest(picture), found.hash, found.thumbnail.ravel(), len(told))], _LAYOUT)
+    return PackedItem(b"".join([head.tobytes(), told, payload]))
 
 
 def _of_run(source: Source, run: PackRun, drop: Sequence[str]) -> SiftedSource:

@@ -18,7 +18,7 @@ from typing import Callable, Iterator, NamedTuple, Sequence
 from mxtrain.core import durable, plain_text
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.packing.options import Options
-from mxtrain.data.packing.pack import pack_opened
+from mxtrain.data.packing.pack import made_folder, pack_opened
 from mxtrain.data.packing.pack_run import Progress, unseen
 from mxtrain.data.packing.plan import beside
 from mxtrain.data.records.record_file import with_sidecars
@@ -63,34 +63,24 @@ def packed(
     _refuse_inside(wanted, folder)
     source_type, options = type_of(wanted.path, wanted.labels)
     source = open_source(wanted.path, source_type, options)
-    listed = _listed(
-        source, source_type, options.multi_label
-    )  # of many files this takes seconds: not in turns
-    is_new = not folder.exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--pack: {durable.cannot_write(folder, error)}; give another folder") from None
-    try:
-        with _turn(rec, may_go_on):
-            if _is_there(wanted, rec, listed):
-                logger.info("%s %s: its pack %s is there", wanted.flag, wanted.path, rec)
-                return rec
-            logger.info("%s %s: is packed into %s", wanted.flag, wanted.path, rec)
-            with Replacement(_list_path(rec)) as file:
-                file.write("".join(f"{line}\n" for line in listed).encode())
-            of_pack = Options(
-                source_type=source_type, multi_label=options.multi_label, skip_bad=wanted.skip_bad > 0
-            )
-            for line in pack_opened(wanted.path, source, rec, of_pack, progress):
-                logger.info("%s", line)
-            _refuse_many_bad(wanted, rec)
-            _refuse_changed(wanted, rec, listed, _listed(source, source_type, options.multi_label))
+    # Of many files this takes seconds: not in turns.
+    listed = _listed(source, source_type, options.multi_label)
+    refusal = lambda error: f"--pack: {durable.cannot_write(folder, error)}; give another folder"  # noqa: E731
+    with made_folder(folder, refusal), _turn(rec, may_go_on):
+        if _is_there(wanted, rec, listed):
+            logger.info("%s %s: its pack %s is there", wanted.flag, wanted.path, rec)
             return rec
-    finally:
-        if is_new:
-            with contextlib.suppress(OSError):  # where nothing has come of it
-                folder.rmdir()
+        logger.info("%s %s: is packed into %s", wanted.flag, wanted.path, rec)
+        with Replacement(_list_path(rec)) as file:
+            file.write("".join(f"{line}\n" for line in listed).encode())
+        of_pack = Options(
+            source_type=source_type, multi_label=options.multi_label, skip_bad=wanted.skip_bad > 0
+        )
+        for line in pack_opened(wanted.path, source, rec, of_pack, progress):
+            logger.info("%s", line)
+        _refuse_many_bad(wanted, rec)
+        _refuse_changed(wanted, rec, listed, _listed(source, source_type, options.multi_label))
+        return rec
 
 
 def _list_path(rec: Path) -> Path:

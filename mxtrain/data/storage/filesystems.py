@@ -91,6 +91,7 @@ def is_conditional(fs: Any, tag: str) -> bool:
 
 
 def tag_of(info: dict[str, Any]) -> str:
+    """Return the tag that a store tells of a file, by whatever name; empty where it tells none."""
     tag = next((info[name] for name in (*_TAGS, *_HTTP_TAGS) if info.get(name)), "")
     return str(tag)
 
@@ -105,6 +106,7 @@ def call(fs: Any, name: str, plain_name: str, patience: float, *arguments: Any, 
 
 
 def sync(fs: Any, function: Any, patience: float, *arguments: Any, **keywords: Any) -> Any:
+    """Return what an asynchronous method of a filesystem comes to within `patience`."""
     import fsspec.asyn
 
     return fsspec.asyn.sync(fs.loop, function, *arguments, timeout=max(patience, 1.0), **keywords)

@@ -50,10 +50,10 @@ def of_rec(
     files = beside(address, suffixes)
     if versions is None:
         versions = stores.versions(files, options.patience)
-    known = {each: versions[each] for each in files if each in versions}
+    version = versions.get(address) or stores.existing(address, options.patience)
+    known = {address: version, **{each: versions[each] for each in files if each in versions}}
     if address.with_suffix(TOKENS) in known:
         known.update(stores.versions([address.with_name(TOKENIZER)], options.patience))
-    version = known.setdefault(address, versions.get(address) or stores.existing(address, options.patience))
     folder = _folder(address, known, options)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -66,8 +66,13 @@ class ReportOfOriginals(SegmentationReport):
 
 def in_original(classes: Array, own: Size) -> Array:
     """Return the classes of a picture of this size, from those of the pixels of what the net sees."""
+    return nearest(inside(classes, own), *own)
+
+
+def inside(classes: Array, own: Size) -> Array:
+    """Return the part, of the pixels of what the net sees, that is of a picture of this size."""
     box = letterbox_of(own, Size(*classes.shape))
-    return nearest(classes[box.top : box.top + box.height, box.left : box.left + box.width], *own)
+    return classes[box.top : box.top + box.height, box.left : box.left + box.width]
 
 
 def counts_of(mask: Array, answered: Array, num_classes: int) -> Counts:

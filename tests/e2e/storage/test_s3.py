@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from benchmarks.storage.link import Link
-from benchmarks.storage.s3_server import SECRET, environment, s3_server
+from benchmarks.storage.s3_server import SECRET
 from mxtrain.core.errors import DATA
 from tests.support.jobs.shapes_run import FLAGS, curve
 from tests.support.runs import kill_at
@@ -19,26 +18,11 @@ pytestmark = pytest.mark.slow
 EPOCHS = ("--epochs", "2")
 
 
-@pytest.fixture(scope="module")
-def server():
-    with s3_server() as port:
-        yield port
-
-
-@pytest.fixture
-def link(server, tmp_path, monkeypatch):
-    with Link(server) as running:
-        for name, value in environment(running.port, tmp_path / "cache").items():
-            monkeypatch.setenv(name, value)
-        yield running
-
-
 @pytest.fixture
 def bucket(shapes, link, command):
     """The address of a folder with train.rec and val.rec."""
     import s3fs
 
-    s3fs.S3FileSystem.clear_instance_cache()
     store = s3fs.S3FileSystem()
     if not store.exists("bucket"):
         store.mkdir("bucket")

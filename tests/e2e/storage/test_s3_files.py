@@ -8,8 +8,6 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks.storage.link import Link
-from benchmarks.storage.s3_server import environment, s3_server
 from mxtrain.config.values.addresses import Address
 from mxtrain.core.errors import DataError
 from mxtrain.data.records.record_sets import open_set
@@ -19,26 +17,8 @@ from mxtrain.data.storage import filesystems, stores
 from mxtrain.data.storage.options import StorageOptions
 
 pytest.importorskip("moto")
-s3fs = pytest.importorskip("s3fs")
+pytest.importorskip("s3fs")
 NUM_SHARDS, NUM_RECORDS, BLOCK, PATIENCE = 3, 40, 8000, 20.0
-
-
-@pytest.fixture(scope="module")
-def server():
-    with s3_server() as port:
-        yield port
-
-
-@pytest.fixture
-def link(server, tmp_path, monkeypatch):
-    with Link(server) as running:
-        for name, value in environment(running.port, tmp_path / "cache").items():
-            monkeypatch.setenv(name, value)
-        filesystems.filesystem.cache_clear()
-        s3fs.S3FileSystem.clear_instance_cache()
-        yield running
-        filesystems.filesystem.cache_clear()
-        s3fs.S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture
