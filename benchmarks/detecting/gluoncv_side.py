@@ -107,29 +107,39 @@ def _train(net: Any, options: dict[str, Any]) -> list[float]:
 
 
 def _judge(net: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the mean average precision on the test set, as Pascal VOC 2012 counts, and that of each class."""
+    """Return the mean average precision on the test set, as Pascal VOC 2012 counts, and that of each class.
+
+    Boxes are judged in pixels of the pictures as they came, as Pascal VOC's rule adds one of these to each side.
+    """
     from gluoncv.data.batchify import Pad, Stack, Tuple
     from gluoncv.data.transforms.presets.ssd import SSDDefaultValTransform
     from gluoncv.utils.metrics.voc_detection import VOCMApMetric
 
     size = options["size"]
     metric = VOCMApMetric(iou_thresh=0.5, class_names=options["classes"])
+    transform = SSDDefaultValTransform(size, size)
+
+    def with_factors(picture: Any, boxes: Any) -> tuple[Any, Any, Any]:
+        height, width = picture.shape[:2]
+        return (*transform(picture, boxes), np.array([width / size, height / size] * 2, np.float32))
+
     batches = mx.gluon.data.DataLoader(
-        _data(options, options["val"]).transform(SSDDefaultValTransform(size, size)),
+        _data(options, options["val"]).transform(with_factors),
         options["batch_size"],
-        batchify_fn=Tuple(Stack(), Pad(pad_val=-1)),
+        batchify_fn=Tuple(Stack(), Pad(pad_val=-1), Stack()),
         last_batch="keep",
     )
     net.set_nms(nms_thresh=0.45, nms_topk=400)
     net.hybridize(static_alloc=True, static_shape=True)
     for batch in batches:
-        pictures, labels = (each.as_in_context(mx.cpu()) for each in batch)
+        pictures, labels, factors = (each.as_in_context(mx.cpu()) for each in batch)
         ids, scores, boxes = net(pictures)
+        factors = factors.expand_dims(1)
         metric.update(
-            boxes.clip(0, size),
+            mx.nd.broadcast_mul(boxes.clip(0, size), factors),
             ids,
             scores,
-            labels.slice_axis(axis=-1, begin=0, end=4),
+            mx.nd.broadcast_mul(labels.slice_axis(axis=-1, begin=0, end=4), factors),
             labels.slice_axis(axis=-1, begin=4, end=5),
             labels.slice_axis(axis=-1, begin=5, end=6),
         )

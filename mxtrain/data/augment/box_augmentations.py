@@ -54,14 +54,13 @@ def iou_crop(of: Boxed, rng: Rng, p: float, scale_min: float, scale_max: float, 
     if rng.random() >= p:
         return of
     least = OVERLAPS[int(rng.integers(len(OVERLAPS)))]
-    for _ in range(TRIALS):
-        part = _random_part(of.size, rng, scale_min, scale_max, ratio_max)
-        if not len(of.boxes):
-            return box_geometry.cut(of, part)
-        if _overlaps(part, of.boxes).max() >= least:
-            result = box_geometry.cut(of, part)
-            if len(result.boxes):
-                return result
+    parts = _random_parts(of.size, rng, scale_min, scale_max, ratio_max)
+    if not len(of.boxes):
+        return box_geometry.cut(of, Box(*parts[0].tolist()))
+    for part in parts[_overlaps(parts, of.boxes) >= least].tolist():
+        result = box_geometry.cut(of, Box(*part))
+        if len(result.boxes):
+            return result
     return of
 
 
@@ -120,25 +119,26 @@ grayscale = _of_colours(augmentations.grayscale)
 lighting = _of_colours(augmentations.lighting)
 
 
-def _random_part(size: Size, rng: Rng, scale_min: float, scale_max: float, ratio_max: float) -> Box:
-    """Draw a part of a picture: its scale, its shape and its place."""
-    scale = rng.uniform(scale_min, scale_max)
-    stretch = rng.uniform(max(1 / ratio_max, scale**2), min(ratio_max, scale**-2)) ** 0.5
-    high, wide = (
-        min(side, max(1, round(side * scale * factor))) for side, factor in zip(size, (1 / stretch, stretch))
-    )
-    top, left = (int(rng.integers(0, side - part + 1)) for side, part in zip(size, (high, wide)))
-    return Box(top, left, high, wide)
+def _random_parts(size: Size, rng: Rng, scale_min: float, scale_max: float, ratio_max: float) -> Array:
+    """Draw TRIALS parts of a picture: their scales, shapes and places; rows are those of a Box."""
+    scale = rng.uniform(scale_min, scale_max, TRIALS)
+    stretch = rng.uniform(np.maximum(1 / ratio_max, scale**2), np.minimum(ratio_max, scale**-2)) ** 0.5
+    factors = np.stack([scale / stretch, scale * stretch], axis=1)
+    sides = np.clip(np.rint(size * factors), 1, size).astype(np.int64)
+    starts = rng.integers(0, np.array(size) - sides + 1)
+    return np.concatenate([starts, sides], axis=1)
 
 
-def _overlaps(part: Box, boxes: Array) -> Array:
-    """Return the intersection over union of each box with a part of the picture; crowds overlap nothing."""
-    ends = np.array([part.left + part.width, part.top + part.height])
-    sides = np.minimum(boxes[:, 2:4], ends) - np.maximum(boxes[:, :2], [part.left, part.top])
-    shared = np.prod(np.maximum(sides, 0), axis=1)
-    union = np.maximum(box_geometry.areas(boxes) + part.height * part.width - shared, 1e-9)
-    overlaps: Array = np.where(boxes[:, 5] == CROWD, 0, shared / union)
-    return overlaps
+def _overlaps(parts: Array, boxes: Array) -> Array:
+    """Return the largest intersection over union of each part of the picture with a box; crowds overlap nothing."""
+    top, left, height, width = parts.T[:, :, None]
+    x1, y1, x2, y2 = boxes[:, :4].T.astype(np.float64)
+    wide = np.minimum(x2, left + width) - np.maximum(x1, left)
+    high = np.minimum(y2, top + height) - np.maximum(y1, top)
+    shared = np.maximum(wide, 0) * np.maximum(high, 0)
+    union = np.maximum(box_geometry.areas(boxes) + height * width - shared, 1e-9)
+    largest: Array = np.where(boxes[:, 5] == CROWD, 0, shared / union).max(axis=1)
+    return largest
 
 
 def _place(large: int, side: int, rng: Rng) -> int:

@@ -2,7 +2,8 @@
 
 Boxes are float32 (n, 6): x1, y1, x2, y2, class, flag, in pixels of their picture. Owns the rule which of them stay when
 a part of the picture is cut off or covered: those of which VISIBLE is left, cut at the border, and crowds of which a
-pixel is. What is outside a picture is gray.
+pixel is. What is outside a picture is gray. Cutting copies no pixel: a part is drawn when its pixels are asked for, and
+where it is scaled before, only what there is of the picture is.
 """
 
 from __future__ import annotations
@@ -23,15 +24,27 @@ OUTSIDE = (124, 116, 104)  # ImageNet's mean: 0 once it is normalised
 
 
 class Boxed(NamedTuple):
-    """A picture, uint8 (height, width, 3), and its boxes."""
+    """A part of a picture, and its boxes, in pixels of the part."""
 
-    pixels: Pixels
+    picture: Pixels  # uint8 (height, width, 3)
     boxes: Array
+    part: Box | None = None  # of the picture, may reach beyond it; None for all of it
+
+    @property
+    def window(self) -> Box:
+        """Which part it is."""
+        return self.part or Box(0, 0, *self.picture.shape[:2])
 
     @property
     def size(self) -> Size:
-        """The height and width of the picture."""
-        return Size(*self.pixels.shape[:2])
+        """The height and width of the part."""
+        return Size(*self.window[2:])
+
+    @property
+    def pixels(self) -> Pixels:
+        """The part, drawn."""
+        whole = resized(self, self.size).picture if self.part else self.picture
+        return np.ascontiguousarray(whole)
 
 
 def areas(boxes: Array) -> Array:
@@ -55,28 +68,53 @@ def visible(boxes: Array, within: Box) -> Array:
 def mirrored(of: Boxed, is_vertical: bool = False) -> Boxed:
     """Mirror left and right, or top and bottom."""
     boxes, axis = of.boxes.copy(), int(is_vertical)
-    side = of.pixels.shape[1 - axis]
+    side = of.size[1 - axis]
     boxes[:, axis], boxes[:, axis + 2] = side - of.boxes[:, axis + 2], side - of.boxes[:, axis]
-    return Boxed(cv2.flip(of.pixels, 1 - axis), boxes)
+    top, left, height, width = of.window
+    behind = of.picture.shape[0] - top - height, of.picture.shape[1] - left - width
+    top, left = (behind[0], left) if is_vertical else (top, behind[1])
+    part = Box(top, left, height, width) if of.part else None
+    picture = (
+        cv2.flip(of.picture, 1 - axis) if of.picture.size else of.picture
+    )  # of nothing OpenCV makes None
+    return Boxed(picture, boxes, part)
 
 
 def cut(of: Boxed, part: Box) -> Boxed:
     """Return a part of the picture, which may reach beyond it on all sides."""
-    height, width = of.size
-    top, left = max(part.top, 0), max(part.left, 0)
-    bottom, right = min(part.top + part.height, height), min(part.left + part.width, width)
-    canvas = blank(Size(part.height, part.width))
-    if bottom > top and right > left:
-        rows, columns = slice(top - part.top, bottom - part.top), slice(left - part.left, right - part.left)
-        canvas[rows, columns] = of.pixels[top:bottom, left:right]
-    return Boxed(canvas, visible(of.boxes, part))
+    top, left = of.window.top + part.top, of.window.left + part.left
+    (first, last), (left_most, right_most) = (
+        (min(max(at, 0), length), min(max(at + side, 0), length))
+        for at, side, length in zip((top, left), part[2:], of.picture.shape)
+    )
+    seen = of.picture[first:last, left_most:right_most]
+    moved = Box(top - first, left - left_most, part.height, part.width)
+    is_whole = seen.shape[:2] == part[2:]
+    return Boxed(seen, visible(of.boxes, part), None if is_whole else moved)
 
 
 def resized(of: Boxed, size: Size) -> Boxed:
-    """Stretch to this size."""
-    high, wide = size.height / of.size.height, size.width / of.size.width
-    boxes = of.boxes * np.array([wide, high, wide, high, 1, 1], np.float32)
-    return Boxed(resize(of.pixels, *size), boxes)
+    """Stretch to this size. What there is of the picture comes to lie on whole pixels, and boxes move as it does."""
+    if not of.picture.size:
+        return Boxed(blank(size), of.boxes)
+    rows, columns = (_span(*each) for each in zip(of.window, of.picture.shape, of.size, size))
+    high, wide = rows.stop - rows.start, columns.stop - columns.start
+    y_factor, x_factor = high / of.picture.shape[0], wide / of.picture.shape[1]
+    boxes = of.boxes + np.array([of.window.left, of.window.top] * 2 + [0, 0], np.float32)
+    boxes *= np.array([x_factor, y_factor] * 2 + [1, 1], np.float32)
+    boxes += np.array([columns.start, rows.start] * 2 + [0, 0], np.float32)
+    small = resize(of.picture, high, wide)
+    if small.shape[:2] == size:
+        return Boxed(small, boxes)
+    canvas = blank(size)
+    canvas[rows, columns] = small
+    return Boxed(canvas, boxes)
+
+
+def _span(at: int, seen: int, side: int, length: int) -> slice:
+    """Return where so many pixels lie, seen from `at` of them on, once a side is `length` long: one pixel at least."""
+    start = min(round(-at * length / side), length - 1)
+    return slice(start, max(round((seen - at) * length / side), start + 1))
 
 
 def letterbox_of(picture: Size, size: Size) -> Box:

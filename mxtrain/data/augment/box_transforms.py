@@ -78,7 +78,9 @@ def build(text: str, size: Size, is_training: bool) -> BoxTransform:
 def _users(name: str, of: Boxed, rng: Rng) -> Boxed:
     """Call a function of the user's, `(image, boxes, rng) -> (image, boxes)`."""
     flag = f"--augment {name}"
-    made: Any = as_user_code(flag, import_path.load_callable("--augment", name))(of.pixels, of.boxes, rng)
+    made: Any = as_user_code(flag, import_path.load_callable("--augment", name))(
+        of.pixels.copy(), of.boxes, rng
+    )
     try:
         pixels, boxes = made
         boxes = np.asarray(boxes, np.float32)

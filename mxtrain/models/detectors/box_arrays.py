@@ -27,11 +27,11 @@ def centres(corners: Array) -> Array:
 
 def overlaps(boxes: Array, others: Array) -> Array:
     """Return the intersection over union of each box with each of the others: (boxes, others)."""
-    low = np.maximum(boxes[:, None, :2], others[None, :, :2])
-    high = np.minimum(boxes[:, None, 2:4], others[None, :, 2:4])
-    shared = np.prod(np.maximum(high - low, 0), axis=2)
-    areas, other_areas = (np.prod(each[:, 2:4] - each[:, :2], axis=1) for each in (boxes, others))
-    union = areas[:, None] + other_areas - shared
+    (x1, y1, x2, y2), (other_x1, other_y1, other_x2, other_y2) = boxes[:, :4].T[..., None], others[:, :4].T
+    wide = np.minimum(x2, other_x2) - np.maximum(x1, other_x1)
+    high = np.minimum(y2, other_y2) - np.maximum(y1, other_y1)
+    shared = np.maximum(wide, 0) * np.maximum(high, 0)
+    union = (x2 - x1) * (y2 - y1) + (other_x2 - other_x1) * (other_y2 - other_y1) - shared
     return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
 
 

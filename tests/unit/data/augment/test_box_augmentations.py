@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,47 @@ def test_boxes_move_with_what_they_are_around(name: str, numbers: dict[str, floa
     assert (len(sizes) > 1) == (name in ("expand", "iou_crop"))
     assert min(counts) == 4 or name in ("iou_crop", "scale_jitter")
     assert min(counts) >= 1
+
+
+@pytest.mark.parametrize(
+    "order", ["expand:p=1,ratio_max=2+iou_crop:p=1+{}", "{}+iou_crop:p=1+expand:p=1,ratio_max=2"]
+)
+@pytest.mark.parametrize("turn", ["flip", "vertical_flip", "scale_jitter"])
+def test_boxes_move_through_several_changes_and_to_the_nets_size(order: str, turn: str) -> None:
+    change = box_transforms.build(order.format(turn), NET, is_training=True)
+    counts = []
+    for seed in range(TURNS):
+        made = change(rectangles(seed), np.random.default_rng(seed), other=lambda: rectangles(0))
+        assert made.size == NET
+        counts.append(assert_true(made, range(4), tolerance=1.5))
+    assert max(counts) == 4 and min(counts) >= (turn != "scale_jitter")
+
+
+def test_what_is_outside_is_gray_and_what_is_inside_stays_as_it_is() -> None:
+    before = rectangles(0)
+    made = box_geometry.cut(before, Box(-10, 20, 60, 300))
+    wanted = np.full((60, 300, 3), box_geometry.OUTSIDE, np.uint8)
+    wanted[10:, :100] = before.pixels[:50, 20:]
+    assert np.array_equal(made.pixels, wanted)
+    inside = box_geometry.cut(made, Box(10, 0, 50, 100))
+    assert np.array_equal(inside.pixels, before.pixels[:50, 20:])
+    mirrored = box_geometry.mirrored(made)
+    assert np.array_equal(mirrored.pixels, wanted[:, ::-1])
+    assert np.array_equal(box_geometry.mirrored(made, is_vertical=True).pixels, wanted[::-1])
+    nothing = box_geometry.cut(made, Box(0, 200, 20, 20))
+    for each in (nothing, box_geometry.mirrored(nothing), box_geometry.resized(nothing, NET)):
+        assert np.array_equal(each.pixels, box_geometry.blank(each.size))
+
+
+def test_a_picture_is_expanded_without_its_surroundings_being_drawn() -> None:
+    before = rectangles(0)
+    change = box_transforms.build("expand:p=1,ratio_max=16+flip:p=1", NET, is_training=True)
+    change(before, np.random.default_rng(0), lambda: before)
+    tracemalloc.start()
+    change(before, np.random.default_rng(1), lambda: before)  # 15 times as high and wide
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * (before.pixels.nbytes + NET.height * NET.width * 3)
 
 
 def test_fitting_to_the_net() -> None:
