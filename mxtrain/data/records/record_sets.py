@@ -18,7 +18,7 @@ from mxtrain.config.values import addresses
 from mxtrain.config.values.addresses import Address
 from mxtrain.core.errors import DataError
 from mxtrain.data.interfaces import Record
-from mxtrain.data.records.record_file import RecordFile, open_records, remote_files
+from mxtrain.data.records.record_file import RecordFile, Versions, open_records, remote_files
 from mxtrain.data.records.recordio import Floats, Ints
 from mxtrain.data.storage import stores
 from mxtrain.data.storage.options import DEFAULTS, StorageOptions
@@ -30,14 +30,17 @@ SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)\.rec")
 
 def open_set(text: str, storage: StorageOptions = DEFAULTS) -> RecordFile | RecordSet:
     """Open what `--train` or `--val` names; DataError when files are missing or do not belong together."""
-    paths = [path for part in text.split(",") for path in _paths(part.strip(), storage)]
+    named = [_files(part.strip(), storage) for part in text.split(",")]
+    paths = [path for found, _ in named for path in found]
     repeated = {path for path in paths if paths.count(path) > 1}
     if repeated:
         raise DataError(f"{text}: names {min(repeated)} twice; name each file once")
     _refuse_missing_shards(text, paths)
-    remote = [file for path in paths if isinstance(path, Address) for file in remote_files(path)]
+    versions = {address: version for _, known in named for address, version in known.items()}
+    remote = [path for path in paths if isinstance(path, Address)]
+    unknown = [file for path in remote if path not in versions for file in remote_files(path)]
+    versions.update(stores.versions(unknown, storage.patience))
     if remote:  # each takes some requests, one after the other
-        versions = stores.versions(remote, storage.patience)
         with concurrent.futures.ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
             parts = list(pool.map(lambda path: open_records(path, storage, versions), paths))
     else:
@@ -141,26 +144,30 @@ class RecordSet:
         return self._parts[number], position - int(self._starts[number])
 
 
-def _paths(part: str, storage: StorageOptions) -> list[Path | Address]:
-    """Return the files of a name or a pattern. A name of a file that exists is no pattern, whatever is in it."""
+def _files(part: str, storage: StorageOptions) -> tuple[list[Path | Address], Versions]:
+    """Return the files of a name or a pattern, and versions of files in stores that are known by now.
+
+    A name of a file that exists is no pattern, whatever is in it.
+    """
     if addresses.is_address(part):
         return _addresses(addresses.parse("", part), storage)
     part = addresses.local(part)
     if Path(part).exists() or not glob.has_magic(part):
-        return [Path(part)]
+        return [Path(part)], {}
     found = sorted(Path(path) for path in glob.glob(part) if path.endswith(".rec"))
     if not found:
         raise DataError(f"{part}: no .rec file matches the pattern")
-    return list(found)
+    return list(found), {}
 
 
-def _addresses(address: Address, storage: StorageOptions) -> list[Path | Address]:
+def _addresses(address: Address, storage: StorageOptions) -> tuple[list[Path | Address], Versions]:
     if not glob.has_magic(str(address)):
-        return [address]
-    found = [each for each in stores.matching(address, storage.patience) if each.suffix == ".rec"]
+        return [address], {}
+    matching, versions = stores.matching(address, storage.patience)
+    found = [each for each in matching if each.suffix == ".rec"]
     if not found:
         raise DataError(f"{address}: no .rec file matches the pattern")
-    return list(found)
+    return list(found), versions
 
 
 def _refuse_missing_shards(text: str, paths: Sequence[PurePath]) -> None:

@@ -39,7 +39,6 @@ class RemoteBytes:
         )
         self._cuts: Ints | None = None
         self._pending: set[int] = set()  # starts of blocks that are requested
-        self._waiting: dict[int, int] = {}  # start and end of those that no thread fetches yet
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
@@ -83,35 +82,17 @@ class RemoteBytes:
             if start in self._pending or is_much or self._cache.touch(start, end):
                 return
             self._pending.add(start)
-            self._waiting[start] = end
-        _workers().submit(_ensure, weakref.ref(self), start)
+        _workers().submit(_ensure, weakref.ref(self), start, end)
 
-    def ensure(self, start: int) -> None:
-        """Have a requested block on disk, and the one behind it by the same request where that is requested too.
-
-        An error is told to who reads the block.
-        """
-        with self._lock:
-            end = self._waiting.pop(start, None)
-            if end is None:
-                return  # it came with the one before it
-            last = self._waiting.pop(end, None) or end
-        behind: list[memoryview] = []
-
-        def both() -> memoryview:
-            content = memoryview(self._fetched(start, last))
-            behind.append(content[end - start :])
-            return content[: end - start]
-
+    def ensure(self, start: int, end: int) -> None:
+        """Have a requested block on disk. An error is told to who reads the block."""
         try:
-            self._cache.ensure(start, end, both)
-            if last > end:
-                self._cache.ensure(end, last, lambda: behind.pop() if behind else self._fetched(end, last))
+            self._cache.ensure(start, end, lambda: self._fetched(start, end))
         except Exception as error:
-            logger.debug("%s: bytes %d to %d: %s", self.address, start, last, error)
+            logger.debug("%s: bytes %d to %d: %s", self.address, start, end, error)
         finally:
             with self._lock:
-                self._pending -= {start, end} if last > end else {start}
+                self._pending.discard(start)
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return where each block starts and ends."""
@@ -137,11 +118,11 @@ def chunk_starts(starts: Ints, num_bytes: int) -> Ints:
     return firsts
 
 
-def _ensure(file: weakref.ref[RemoteBytes], start: int) -> None:
+def _ensure(file: weakref.ref[RemoteBytes], start: int, end: int) -> None:
     """Fetch a block unless its file has been closed meanwhile."""
     alive = file()
     if alive is not None:
-        alive.ensure(start)
+        alive.ensure(start, end)
 
 
 class _Workers:

@@ -1,4 +1,4 @@
-"""Requests to object stores, by fsspec: what a file is, a range of its bytes, a list of names, an upload.
+"""Requests to object stores: what a file is, a range of its bytes, a list of names, an upload.
 
 Owns every request, how often it is tried again, and what an error means in words. A file has a tag, which changes with
 its content: a range is that of the file with this tag, or `Changed`. Keeps nothing: `block_cache.py` does.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import os
+import re
 import time
 from typing import Any, Callable, NamedTuple, Sequence, TypeVar
 
@@ -40,9 +42,7 @@ class Refused(DataError):
 def version(address: Address, patience: float) -> FileVersion | None:
     """Return the size and the tag of a file; None where there is no such file."""
     try:
-        info = _patiently(
-            address, lambda fs, path: filesystems.call(fs, "_info", "info", patience, path), patience
-        )
+        info = _patiently(address, lambda: filesystems.info(address, patience), patience)
     except FileNotFoundError:
         return None
     size = info.get("size")
@@ -79,38 +79,42 @@ def versions(addresses: Sequence[Address], patience: float) -> dict[Address, Fil
         if listed is None:
             single += files
         else:
-            known.update((each, listed[str(each)]) for each in files if str(each) in listed)
+            known.update((each, listed[each]) for each in files if each in listed)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         each_version = pool.map(lambda each: version(each, patience), single)
         known.update((each, found) for each, found in zip(single, each_version) if found is not None)
     return known
 
 
-def _listed_versions(files: Sequence[Address], patience: float) -> dict[str, FileVersion] | None:
+def _listed_versions(files: Sequence[Address], patience: float) -> dict[Address, FileVersion] | None:
     """Return the versions of all files that begin as these do; None where no one request lists them."""
-    if not filesystems.lists_by_prefix(files[0].scheme):
-        return None
+    prefix = os.path.commonprefix([str(each) for each in files])  # noqa: RUF071, of letters
+    return _beginning_with(prefix, files[0], patience)
+
+
+def _beginning_with(prefix: str, like: Address, patience: float) -> dict[Address, FileVersion] | None:
+    """Return the versions of all files whose addresses begin so; None where no one request lists them."""
     try:
-        rows = _patiently(files[0], lambda fs, _: filesystems.listed(fs, files, patience), patience)
+        rows = _patiently(like, lambda: filesystems.listed(like.scheme, prefix, patience), patience)
     except FileNotFoundError:
         return {}
     except Refused:  # a list may be another right than a file
         return None
     if rows is None:
         return None
-    return {name: FileVersion(row["Size"], filesystems.tag_of(row)) for name, row in rows.items()}
+    return {Address(name): FileVersion(row["Size"], filesystems.tag_of(row)) for name, row in rows.items()}
 
 
 def read(address: Address, start: int, end: int, known: FileVersion, patience: float) -> bytes:
     """Return the bytes from `start` to `end` of a file that is `known`; `Changed` where it is another one by now."""
 
-    def request(fs: Any, path: str) -> bytes:
-        data: bytes = filesystems.read_range(fs, path, start, end, known.tag, patience)
+    def request() -> bytes:
+        data = filesystems.read_range(address, start, end, known.tag, patience)
         if len(data) != end - start:
             raise OSError(f"{len(data)} bytes came in place of {end - start}")
         if (
-            not filesystems.is_conditional(fs, known.tag)
-            and filesystems.tag_of(filesystems.call(fs, "_info", "info", patience, path)) != known.tag
+            not filesystems.is_conditional(address, known.tag)
+            and filesystems.tag_of(filesystems.info(address, patience)) != known.tag
         ):
             raise Changed(_changed(address))
         return data
@@ -123,27 +127,35 @@ def read(address: Address, start: int, end: int, known: FileVersion, patience: f
         ) from None
 
 
-def matching(address: Address, patience: float) -> list[Address]:
-    """Return the files that match a pattern, sorted."""
-    return _listed(address, lambda fs, path: fs.glob(path), patience)
+def matching(pattern: Address, patience: float) -> tuple[list[Address], dict[Address, FileVersion]]:
+    """Return the files that match a pattern, sorted, and the versions of all that begin like them.
+
+    There are no versions where no one request lists them all.
+    """
+    prefix = re.split(r"[*?\[]", str(pattern))[0]
+    known = None if "**" in pattern.parts else _beginning_with(prefix, pattern, patience)
+    if known is None:
+        return _named(pattern, lambda fs, path: fs.glob(path), patience), {}
+    found = [each for each in known if each.match(str(pattern)) and len(each.parts) == len(pattern.parts)]
+    return sorted(found), known
 
 
 def under(address: Address, patience: float) -> list[Address]:
     """Return the files under a folder, at any depth, sorted; none where there is no such folder."""
     try:
-        return _listed(address, lambda fs, path: fs.find(path), patience)
+        return _named(address, lambda fs, path: fs.find(path), patience)
     except FileNotFoundError:
         return []
 
 
-def _listed(address: Address, request: Callable[[Any, str], list[str]], patience: float) -> list[Address]:
-    """Return the files that a request lists, sorted; HTTP's names are addresses already."""
+def _named(address: Address, request: Callable[[Any, str], list[str]], patience: float) -> list[Address]:
+    """Return the files that a filesystem names, sorted; HTTP's names are addresses already."""
 
     def uncached(fs: Any, path: str) -> list[str]:
         fs.invalidate_cache()
         return request(fs, path)
 
-    names = _patiently(address, uncached, patience)
+    names = _by_filesystem(address, uncached, patience)
     if address.scheme in ("http", "https"):
         return sorted(map(Address, names))
     return sorted(Address(f"{address.scheme}://{name.lstrip('/')}") for name in names)
@@ -153,13 +165,13 @@ def write(address: Address, path: str, patience: float) -> None:
     """Upload a local file; the store shows it when it is whole."""
     if address.scheme in ("http", "https"):
         raise UsageError(f"{address}: nothing is written by {address.scheme}://; give an address of a store")
-    _patiently(address, lambda fs, target: fs.put_file(path, target), patience)
+    _by_filesystem(address, lambda fs, target: fs.put_file(path, target), patience)
 
 
 def remove(address: Address, patience: float) -> None:
     """Remove a file from its store, if it is there."""
     try:
-        _patiently(address, lambda fs, path: fs.rm_file(path), patience)
+        _by_filesystem(address, lambda fs, path: fs.rm_file(path), patience)
     except FileNotFoundError:
         return
 
@@ -167,18 +179,22 @@ def remove(address: Address, patience: float) -> None:
 def copy(address: Address, path: str, patience: float) -> None:
     """Download a whole file."""
     try:
-        _patiently(address, lambda fs, source: fs.get_file(source, path), patience)
+        _by_filesystem(address, lambda fs, source: fs.get_file(source, path), patience)
     except FileNotFoundError:
         raise _missing(address) from None
 
 
-def _patiently(address: Address, request: Callable[[Any, str], Answer], patience: float) -> Answer:
+def _by_filesystem(address: Address, request: Callable[[Any, str], Answer], patience: float) -> Answer:
+    """Return what a request to a filesystem of fsspec, for a path there, gives."""
+    return _patiently(address, lambda: request(*filesystems.path_of(address)), patience)
+
+
+def _patiently(address: Address, request: Callable[[], Answer], patience: float) -> Answer:
     """Return what a request gives, tried again as long as `patience` lasts; errors that stay are words at once."""
-    fs, deadline, pause = filesystems.filesystem(address.scheme), time.monotonic() + patience, FIRST_PAUSE
-    path = fs._strip_protocol(str(address))
+    deadline, pause = time.monotonic() + patience, FIRST_PAUSE
     while True:
         try:
-            return request(fs, path)
+            return request()
         except (Stop, FileNotFoundError):
             raise
         except Exception as error:

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.storage.link import Link
 from benchmarks.storage.s3_server import environment, s3_server
-from mxtrain.data.storage import filesystems
+from mxtrain.data.storage import filesystems, s3_requests
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +18,17 @@ def server():
 @pytest.fixture
 def link(server, tmp_path, monkeypatch):
     """A link of this test's own, which clients of S3 take for the store."""
-    import s3fs
-
     with Link(server) as running:
         for name, value in environment(running.port, tmp_path / "cache").items():
             monkeypatch.setenv(name, value)
-        filesystems.filesystem.cache_clear()
-        s3fs.S3FileSystem.clear_instance_cache()
+        _forget_clients()
         yield running
-        filesystems.filesystem.cache_clear()
-        s3fs.S3FileSystem.clear_instance_cache()
+        _forget_clients()
+
+
+def _forget_clients():
+    import s3fs
+
+    filesystems.filesystem.cache_clear()
+    s3_requests.client.cache_clear()
+    s3fs.S3FileSystem.clear_instance_cache()

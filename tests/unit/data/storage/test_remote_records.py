@@ -17,7 +17,6 @@ from mxtrain.data.records import heads
 from mxtrain.data.records.record_file import index_path, open_records
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.records.record_writer import RecordWriter
-from mxtrain.data.storage import remote_bytes
 from mxtrain.data.storage.options import BLOCK_BYTES, StorageOptions
 from tests.support.stores.range_server import RangeServer
 
@@ -80,28 +79,6 @@ def test_each_block_is_asked_for_once_and_labels_need_none(server, tmp_path):
     assert len(server.ranges("a.rec")) - before == num_blocks < NUM_RECORDS // 4
     assert_same(opened(server, tmp_path), local)
     assert len(server.ranges("a.rec")) - before <= num_blocks + 3
-
-
-def test_neighbours_that_wait_come_by_one_request(server, tmp_path, monkeypatch):
-    local, remote = open_records(write(server.folder)), opened(server, tmp_path)
-    later = []
-    monkeypatch.setattr(remote_bytes, "_workers", lambda: Later(later))
-    remote.will_need(np.arange(len(remote)))
-    assert len(later) == len(remote.remotes[0].blocks()) > 4
-    for function, *arguments in later:
-        function(*arguments)
-    assert_same(remote, local)
-    assert len(server.ranges("a.rec")) == (len(later) + 1) // 2
-
-
-class Later:
-    """Workers that keep what they are to do."""
-
-    def __init__(self, tasks):
-        self.tasks = tasks
-
-    def submit(self, *task):
-        self.tasks.append(task)
 
 
 def test_a_truncated_file_ends_in_words(server, tmp_path):
