@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-PIECE = 1 << 16
+PIECE = 1 << 18
 
 
 class Link:

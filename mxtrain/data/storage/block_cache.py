@@ -119,7 +119,10 @@ class BlockCache:
             descriptor = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if aside.exists() and os.path.samestat(os.fstat(descriptor), aside.stat()):
+                is_new = os.path.samestat(os.fstat(descriptor), aside.stat())
+                if is_new and path.exists():  # another one has finished it since we looked
+                    aside.unlink()
+                elif is_new:
                     os.truncate(descriptor, 0)
                     return descriptor
             except BlockingIOError:

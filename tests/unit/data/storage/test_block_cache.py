@@ -82,18 +82,23 @@ def test_a_block_that_has_gone_can_still_be_read_by_who_has_it(tmp_path):
 def test_threads_fetch_a_block_once(tmp_path):
     fetched, threads = [], []
 
-    def fetch():
-        fetched.append(1)
-        time.sleep(0.1)
+    def fetch(number):
+        fetched.append(number)
+        time.sleep(0.1 if number == 0 else 0)
         return BLOCK
 
+    def read_all(cache):
+        for number in range(400):
+            cache.ensure(number, number + len(BLOCK), lambda: fetch(number))
+
     for _ in range(6):
-        cache = BlockCache(options(tmp_path), "a")
-        threads.append(threading.Thread(target=cache.block, args=(0, len(BLOCK), fetch)))
+        cache = BlockCache(options(tmp_path, blocks=500), "a")
+        threads.append(threading.Thread(target=read_all, args=[cache]))
         threads[-1].start()
     for thread in threads:
-        thread.join(10)
-    assert len(fetched) == 1
+        thread.join(20)
+    assert fetched == list(range(400))
+    assert not list(tmp_path.rglob("*.new"))
 
 
 def test_a_process_that_is_killed_while_it_fetches_is_replaced(tmp_path):
