@@ -29,6 +29,7 @@ from mxtrain.train.observer import NOBODY, RunObserver
 if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
     from mxtrain.checkpoint.input_identity import InputIdentity
+    from mxtrain.data.augment.augment_choice import AugmentChoice
     from mxtrain.data.interfaces import Dataset, Records
     from mxtrain.runtime.types import Block
     from mxtrain.tasks.task import Score, Task
@@ -44,9 +45,9 @@ class RunInputs(NamedTuple):
     train: Dataset
     val: Records | None
     identity: InputIdentity
-    task: Task  # of the run as it would begin, with the augmentations that suit the training set
+    task: Task  # of the run as its flags say
     score: Score
-    augment_line: str = ""  # which these are, and why
+    augment: Callable[[], AugmentChoice]  # of a run that begins; looks at some pictures, once
 
 
 class Prepared(NamedTuple):
@@ -96,15 +97,14 @@ def open_inputs(run: config.Run, begins: bool = True, objects: ProgramObjects = 
     train, val = open_source("--train", run.data.train or "", run, objects=objects), None
     if run.data.val and not run.optim.overfit:  # with --overfit the training samples are what is judged
         val = open_source("--val", run.data.val, run, train, objects)
-    augment, line = augment_choice.of_data(run.data, train, run.model.task)
-    run = dataclasses.replace(run, data=dataclasses.replace(run.data, augment=augment))
     task = tasks.of_data(run, train, val, objects)
     length = run_plan.run_length(run.optim, len(train))
     step_range.check_end(run.output.profile, length.num_steps)
     average_plan.of_run(run.optim, length)
     score = metric_selection.of_task(task).score
     identity = InputIdentity.of_run(run, train, val, task.description, score.name)
-    return RunInputs(train, val, identity, task, score, "" if run.optim.overfit else line)
+    augment = functools.partial(augment_choice.of_data, run.data, train, run.model.task)
+    return RunInputs(train, val, identity, task, score, functools.lru_cache(maxsize=None)(augment))
 
 
 def check(run: config.Run, begins: bool = True, objects: ProgramObjects = NO_OBJECTS) -> None:
@@ -122,7 +122,7 @@ def begun(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> 
 
     if checkpoint is not None:
         return resume.with_saved_sums(run, checkpoint)
-    return dataclasses.replace(run, data=dataclasses.replace(run.data, augment=inputs.task.run.data.augment))
+    return dataclasses.replace(run, data=dataclasses.replace(run.data, augment=inputs.augment().augment))
 
 
 def job_of(
@@ -157,11 +157,11 @@ def plan_lines(job: TrainingJob, inputs: RunInputs) -> list[str]:
     """Return lines that say what is going to happen: the data, the cut of the batch, the learning rate."""
     from mxtrain.optim import schedules
 
-    is_chosen = job.run.data.augment == inputs.task.run.data.augment
+    is_chosen = job.checkpoint is None and not job.run.optim.overfit
     return [
         f"{inputs.train.path}: {len(inputs.train)} samples, {job.task.summary()}",
         *_source_lines(inputs.train),
-        *([inputs.augment_line] if inputs.augment_line and is_chosen else []),
+        *([inputs.augment().line] if is_chosen and inputs.augment().line else []),
         str(job.plan.batch),
         schedules.summary(job.run.optim, job.plan.length, job.task.objects),
     ]

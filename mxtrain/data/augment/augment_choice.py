@@ -60,8 +60,10 @@ def _shorter_side(train: Dataset) -> int | None:
     records: Any = train.first() if isinstance(train, Stream) else train
     if not hasattr(records, "read"):
         return None
-    positions = np.unique(np.linspace(0, len(records) - 1, SAMPLED).astype(np.int64)).tolist()
-    sides = [side for side in (_side(records, each) for each in positions) if side]
+    positions = np.unique(np.linspace(0, len(records) - 1, SAMPLED).astype(np.int64))
+    if hasattr(records, "will_need"):
+        records.will_need(positions)
+    sides = [side for side in (_side(records, each) for each in positions.tolist()) if side]
     return int(np.median(sides)) if sides else None
 
 

@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, NamedTuple, Sequence, TypeVar
 
 from mxtrain.config.values.addresses import Address, without_secrets
-from mxtrain.core.errors import DataError, Stop, UsageError
+from mxtrain.core.errors import DATA, DataError, Stop, UsageError
 from mxtrain.data.storage import filesystems
 
 logger = logging.getLogger(__name__)
@@ -31,11 +31,17 @@ class FileVersion(NamedTuple):
     tag: str
 
 
-class Changed(DataError):
+class StoreError(Stop):
+    """A store that does not give what was asked for: no record's fault, so that none is passed over for another."""
+
+    exit_code = DATA
+
+
+class Changed(StoreError):
     """The file in the store is no longer the one that was opened."""
 
 
-class Refused(DataError):
+class Refused(StoreError):
     """Access that the store does not give."""
 
 
@@ -122,7 +128,7 @@ def read(address: Address, start: int, end: int, known: FileVersion, patience: f
     try:
         return _patiently(address, request, patience)
     except FileNotFoundError:
-        raise DataError(
+        raise StoreError(
             f"{address} is gone from its store; put it back, and give the same command again"
         ) from None
 
@@ -200,7 +206,7 @@ def _patiently(address: Address, request: Callable[[], Answer], patience: float)
         except Exception as error:
             _refuse(address, error)
             if time.monotonic() + pause > deadline:
-                raise DataError(
+                raise StoreError(
                     f"{address}: its store does not answer, tried for {patience:.0f} s ({in_words(error)}); give the "
                     "same command again when it does, or more --storage-patience"
                 ) from None

@@ -64,7 +64,7 @@ def examine(run: Run, options: DoctorOptions) -> dict[str, Any]:
         run, output=dataclasses.replace(run.output, dry_run=True)
     )  # no run folder is made
     inputs = session.open_inputs(run)
-    run = inputs.task.run
+    run = session.begun(inputs.task.run, inputs, None)
     is_cluster = stores.is_cluster(run.layout.kvstore)
     if list(only) == ["comm"] and not is_cluster:
         raise UsageError(

@@ -15,6 +15,7 @@ from mxtrain.data.records.record_upload import upload
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.storage import filesystems, stores
 from mxtrain.data.storage.options import StorageOptions
+from mxtrain.data.storage.stores import StoreError
 
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
@@ -117,10 +118,10 @@ def test_a_file_that_is_replaced_or_gone_is_noticed(bucket, local, tmp_path):
     (tmp_path / "other").write_bytes(bytes(stores.existing(target, PATIENCE).num_bytes))
     stores.write(target, str(tmp_path / "other"), PATIENCE)
     assert bytes(remote.read(0).payload) == first  # its block is here
-    with pytest.raises(DataError, match=r"t-0-of-3\.rec has been replaced"):
+    with pytest.raises(StoreError, match=r"t-0-of-3\.rec has been replaced"):
         remote.read(NUM_RECORDS - 1)
     stores.remove(target, PATIENCE)
-    with pytest.raises(DataError, match=r"t-0-of-3\.rec is gone from its store"):
+    with pytest.raises(StoreError, match=r"t-0-of-3\.rec is gone from its store"):
         remote.read(NUM_RECORDS // 2)
 
 
@@ -141,5 +142,5 @@ def test_cut_slow_and_absent_answers_are_waited_for(bucket, local, link, tmp_pat
 def test_a_store_that_stays_away_ends_in_words(bucket, local, link, tmp_path):
     remote = opened(bucket, tmp_path, patience=1.0)
     link.is_down = True
-    with pytest.raises(DataError, match=r"its store does not answer, tried for 1 s .*--storage-patience"):
+    with pytest.raises(StoreError, match=r"its store does not answer, tried for 1 s .*--storage-patience"):
         remote.read(0)

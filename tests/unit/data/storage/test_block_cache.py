@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -89,7 +90,7 @@ def test_threads_fetch_a_block_once(tmp_path):
 
     def read_all(cache):
         for number in range(400):
-            cache.ensure(number, number + len(BLOCK), lambda: fetch(number))
+            cache.ensure(number, number + len(BLOCK), functools.partial(fetch, number))
 
     for _ in range(6):
         cache = BlockCache(options(tmp_path, blocks=500), "a")

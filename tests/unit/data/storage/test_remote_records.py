@@ -9,15 +9,21 @@ import pickle
 import numpy as np
 import pytest
 
+from mxtrain.config import Data
 from mxtrain.core.errors import DataError, OutOfResources
+from mxtrain.data.augment import augment_choice
+from mxtrain.data.fields import Field
 from mxtrain.data.fingerprint import fingerprint_of
 from mxtrain.data.loading import order
+from mxtrain.data.loading.assembly import SampleAssembly
+from mxtrain.data.loading.loader import Loader, Request
 from mxtrain.data.loading.sample_requests import CHUNK_MB
 from mxtrain.data.records import heads
 from mxtrain.data.records.record_file import index_path, open_records
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.storage.options import BLOCK_BYTES, StorageOptions
+from mxtrain.data.storage.stores import StoreError
 from tests.support.stores.range_server import RangeServer
 
 pytest.importorskip("aiohttp")
@@ -142,7 +148,7 @@ def test_a_store_that_is_away_ends_in_words(server, tmp_path):
     remote = opened(server, tmp_path, patience=2.0)
     server.num_failing = 1 << 30
     with pytest.raises(
-        DataError, match=r"a\.rec: its store does not answer, tried for 2 s .*--storage-patience"
+        StoreError, match=r"a\.rec: its store does not answer, tried for 2 s .*--storage-patience"
     ):
         remote.read(5)
 
@@ -154,8 +160,29 @@ def test_a_refusal_ends_at_once(server, tmp_path, status, words):
     write(server.folder)
     remote = opened(server, tmp_path, patience=60)
     server.statuses["a.rec"] = status
-    with pytest.raises(DataError, match=words):
+    with pytest.raises(StoreError, match=words):
         remote.read(5)
+
+
+def length_of(record, *_):
+    return {"data": np.float32(len(record.payload))}
+
+
+def test_no_other_record_is_taken_where_a_store_refuses(server, tmp_path):
+    write(server.folder)
+    requests = [Request(0, 0, 0, np.arange(8))]
+    assembly = SampleAssembly(opened(server, tmp_path), length_of, [Field("data", ())], seed=0, skip_bad=50)
+    server.statuses["a.rec"] = 403
+    with Loader(assembly, requests) as loader, pytest.raises(StoreError, match="refuses access"):
+        next(loader)
+
+
+def test_a_choice_by_pictures_is_not_made_without_them(server, tmp_path):
+    write(server.folder)
+    remote = opened(server, tmp_path)
+    server.statuses["a.rec"] = 403
+    with pytest.raises(StoreError, match="refuses access"):
+        augment_choice.of_data(Data(augment="auto"), remote, "classification")
 
 
 def test_a_file_that_is_replaced_is_noticed(server, tmp_path):
@@ -164,7 +191,7 @@ def test_a_file_that_is_replaced_is_noticed(server, tmp_path):
     first = bytes(remote.read(0).payload)
     write(server.folder, seed=1)
     assert bytes(remote.read(0).payload) == first  # the block is kept
-    with pytest.raises(DataError, match=r"a\.rec has been replaced"):
+    with pytest.raises(StoreError, match=r"a\.rec has been replaced"):
         remote.read(NUM_RECORDS - 1)
 
 
