@@ -32,7 +32,7 @@ def client(idle: float) -> Any:
 
 def read_range(client: Any, address: str, start: int, end: int, tag: str) -> bytes:
     """Return the bytes from `start` to `end`; the server compares the tag, where there is one."""
-    bucket, key = _parts(address)
+    bucket, key = _bucket_and_key(address)
     condition = {"IfMatch": tag} if tag else {}
     response = client.get_object(Bucket=bucket, Key=key, Range=f"bytes={start}-{end - 1}", **condition)
     with response["Body"] as body:
@@ -42,7 +42,7 @@ def read_range(client: Any, address: str, start: int, end: int, tag: str) -> byt
 
 def listed(client: Any, prefix: str) -> dict[str, dict[str, Any]] | None:
     """Return size and tag of all files whose addresses begin so; None where one request does not list them all."""
-    bucket, key = _parts(prefix)
+    bucket, key = _bucket_and_key(prefix)
     if not bucket or not prefix.endswith(f"/{key}"):  # a pattern of buckets
         return None
     answer = client.list_objects_v2(Bucket=bucket, Prefix=key)
@@ -52,7 +52,7 @@ def listed(client: Any, prefix: str) -> dict[str, dict[str, Any]] | None:
     return {f"{start}{each['Key']}": each for each in answer.get("Contents", [])}
 
 
-def _parts(address: str) -> tuple[str, str]:
+def _bucket_and_key(address: str) -> tuple[str, str]:
     match = _BUCKET.fullmatch(address)
     assert match is not None
     return match[1], match[2]
