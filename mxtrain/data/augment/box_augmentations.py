@@ -86,8 +86,8 @@ def mosaic(pictures: Sequence[Boxed], rng: Rng, size: Size) -> Boxed:
         small = box_geometry.resized(each, Size(inside.height, inside.width))
         top, left = y - inside.height * (number < 2), x - inside.width * (number % 2 == 0)
         put = box_geometry.cut(small, Box(-top, -left, *whole))
-        rows, columns = slice(max(top, 0), top + inside.height), slice(max(left, 0), left + inside.width)
-        canvas[rows, columns] = put.pixels[rows, columns]
+        (first, left_most), (high, wide) = put.window[:2], put.picture.shape[:2]
+        canvas[-first : high - first, -left_most : wide - left_most] = put.picture
         boxes.append(put.boxes)
     return Boxed(canvas, np.concatenate(boxes))
 
