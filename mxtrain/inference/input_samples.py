@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from mxtrain.data.records.recordio import Label
 from mxtrain.data.storage import options
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
+
+if TYPE_CHECKING:
+    from mxtrain.data.sources.source_records import SourceRecords
 
 Values = Callable[[], Mapping[str, Any]]
 
@@ -100,23 +103,36 @@ class Inputs:
     def _in(self, path: Path, value: object) -> Iterator[Input]:
         outputs.refuse_input("--out", self._out, path)
         if os.path.isdir(path):
-            folder = Folder(path, self._task.suffixes)
-            self.folders.append(folder)
-            is_empty = True
-            for file in folder:
-                is_empty = False
-                outputs.refuse_input("--out", self._out, file)
-                yield from (each._replace(is_part=True) for each in _plain(self._task, file))
-            for problem in folder.problems:
-                yield Input(str(path), functools.partial(_raise, DataError(problem)), is_part=True)
-            if is_empty and not folder.problems:
-                suffixes = f" that ends in {', '.join(self._task.suffixes)}" if self._task.suffixes else ""
-                raise DataError(f"{path}: has no file{suffixes} in it")
+            yield from self._in_folder(path)
         elif path.suffix == ".rec":
             _refuse_output(self._out, [path])
             yield from _of_records(self._task, _unlabelled(self._task, _opened(self._task, path)))
         else:
-            yield from _plain(self._task, value)
+            archive = _archive(self._task, path)
+            yield from _plain(self._task, value) if archive is None else _of_archive(self._task, archive)
+
+    def _in_folder(self, path: Path) -> Iterator[Input]:
+        folder, is_empty = Folder(path, self._task.suffixes), True
+        for file in folder:
+            is_empty = False
+            outputs.refuse_input("--out", self._out, file)
+            yield from (each._replace(is_part=True) for each in _plain(self._task, file))
+        for problem in folder.problems:
+            yield Input(str(path), functools.partial(_raise, DataError(problem)), is_part=True)
+        if is_empty and not folder.problems:
+            yield from self._in_folder_of_archives(path)
+        else:
+            self.folders.append(folder)
+
+    def _in_folder_of_archives(self, path: Path) -> Iterator[Input]:
+        packs, archive = sorted(path.glob("*.rec")), _archive(self._task, path)
+        if not packs and archive is None:
+            suffixes = f" that ends in {', '.join(self._task.suffixes)}" if self._task.suffixes else ""
+            raise DataError(f"{path}: has no file{suffixes} in it")
+        for pack in packs:
+            yield from self._in(pack, pack)
+        if archive is not None:
+            yield from _of_archive(self._task, archive)
 
 
 def labelled(task: Task, source: str, out: Path | None = None) -> Iterator[Input]:
@@ -171,6 +187,25 @@ def _inputs_of_part(task: Task, name: str, sample: object) -> Mapping[str, Any]:
 def _opened(task: Task, path: Path) -> Records:
     """Return the samples of a .rec file; DataError where they are not such as the net takes."""
     return _checked(task, open_records(path))
+
+
+def _archive(task: Task, path: Path) -> SourceRecords | None:
+    """Open a .tar, TFRecord, LMDB or HDF5 of pictures, or a folder of such; None where it is none."""
+    if not task.is_of_pictures or path.suffix.lower() in task.suffixes:
+        return None
+    from mxtrain.data.sources import source_records
+
+    return source_records.open_archive(path)
+
+
+def _of_archive(task: Task, records: SourceRecords) -> Iterator[Input]:
+    for position in range(len(records)):
+        name, read = records.name(position), functools.partial(records.content, position)
+        yield Input(name, functools.partial(_inputs_of_read, task, name, read), True, "", read)
+
+
+def _inputs_of_read(task: Task, name: str, read: Callable[[], bytes]) -> Mapping[str, Any]:
+    return _inputs_of_part(task, name, read())
 
 
 def _checked(task: Task, records: Records) -> Records:

@@ -45,7 +45,10 @@ def resolve_labels(
     _refuse_not_finite(numbers or (), where)
     if not multi_label:
         if lengths[-1] > 1:
-            raise UsageError(f"{where} has items with {lengths[-1]} labels: add --multi-label")
+            raise UsageError(
+                f"{where} has items with {lengths[-1]} labels: add --multi-label to pack them, and learn them with "
+                "--task multilabel"
+            )
         return (
             _classes_by_name(raw_labels, where) if numbers is None else _single(numbers, where, class_names)
         )

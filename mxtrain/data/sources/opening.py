@@ -9,7 +9,7 @@ from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays.table_selection import NO_SELECTION, OF_IDS, Selection
 from mxtrain.data.sources.item import Source
-from mxtrain.data.sources.recognise import recognise
+from mxtrain.data.sources.recognise import UnknownSource, recognise
 from mxtrain.data.sources.source_types import SOURCE_TYPES, SourceType
 
 
@@ -20,6 +20,7 @@ class SourceOptions(NamedTuple):
     multi_label: bool = False
     columns: Selection = NO_SELECTION  # of arrays, and of tables with ids
     scratch: Path | None = None  # a folder for what memory should not hold; without one it does
+    unlabelled: bool = False  # labels are neither looked at nor needed
 
     def columns_set(self) -> list[str]:
         """Return the names of the options of columns that are not left out."""
@@ -44,13 +45,20 @@ def open_source(path: Path, source_type: str | None = None, options: SourceOptio
             regular_files.require(path)
         columns = options.columns_set()
         of_columns = "ids" if set(columns) & set(OF_IDS) else "arrays"
-        known = SOURCE_TYPES[source_type or (of_columns if columns else recognise(path))]
+        known = SOURCE_TYPES[source_type or (of_columns if columns else _recognised(path))]
         _refuse_others(path, known, options)
         taken = {name: getattr(options, name) for name in known.options}
         source: Source = known.load()(path, **taken)
         return source
     except OSError as error:
         raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
+
+
+def _recognised(path: Path) -> str:
+    try:
+        return recognise(path)
+    except UnknownSource as unknown:
+        raise UsageError(f"{unknown}; --from says which it is") from None
 
 
 def _refuse_others(path: Path, known: SourceType, options: SourceOptions) -> None:

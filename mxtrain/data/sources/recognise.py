@@ -23,17 +23,19 @@ _FOLDERS = (
 )
 
 
+class UnknownSource(UsageError):
+    """What is no source, or could be several; a flag that says which it is has only the packer."""
+
+
 def recognise(path: Path) -> str:
-    """Return the type of a source, a key of SOURCE_TYPES; UsageError where it is none, or could be several."""
+    """Return the type of a source, a key of SOURCE_TYPES; UnknownSource where it is none, or could be several."""
     if path.is_dir():
         return _of_folder(path)
     start = _start(path)
     source_type = _of_start(start) or _OF_SUFFIX.get(path.suffix.lower())
     if source_type is None:
         looks_like = recordio.describe(start, path.stat().st_size) if start else "an empty file"
-        raise UsageError(
-            f"{path} looks like {looks_like}, and no source: {_known()}; --from says which it is"
-        )
+        raise UnknownSource(f"{path} looks like {looks_like}, and no source: {_known()}")
     return source_type
 
 
@@ -61,7 +63,7 @@ def _of_folder(path: Path) -> str:
         could_be = " or ".join(
             f"{source_type} (it has {reason.name})" for source_type, reason in sorted(reasons.items())
         )
-        raise UsageError(f"{path} could be {could_be}: say which with --from, or move the other away")
+        raise UnknownSource(f"{path} could be {could_be}: move the other away")
     if not reasons and _holds(path, (".txt",)):
         return "text"
     return next(iter(reasons), "folder")

@@ -7,10 +7,11 @@ are the same samples. Owns opening and reading; what an item is belongs to each 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
@@ -23,10 +24,11 @@ from mxtrain.data.records.recordio import Floats, Ints
 from mxtrain.data.sources import order
 from mxtrain.data.sources.item import BadItem, Source
 from mxtrain.data.sources.opening import NO_OPTIONS, SourceOptions, open_source
-from mxtrain.data.sources.recognise import recognise
+from mxtrain.data.sources.recognise import UnknownSource, recognise
 from mxtrain.data.sources.samples import ONE_LABEL, Labels
 from mxtrain.data.sources.source_types import SOURCE_TYPES
 
+ARCHIVES = ("webdataset", "tfrecord", "lmdb", "hdf5")
 SEED = 0  # of the order, as `pack` has it where none is asked for
 # What a task's labels make of a type that could be several.
 OF_BOXES = {"csv": "boxes", "lst": "lst_boxes", "rec": "rec_boxes"}
@@ -46,7 +48,7 @@ class SourceRecords:
         self.descriptors: tuple[int, ...] = ()
         self.has_checksums = False
         self._source, self._options = source, options
-        self._items = order.shuffled(source.items, SEED)
+        self._items = source.items if options.unlabelled else order.shuffled(source.items, SEED)
         self.keys: Ints = np.arange(len(self._items))
         self._labels: list[Any] | None = None
 
@@ -61,20 +63,36 @@ class SourceRecords:
         """Return the name of an item for a message."""
         return f"{self.path}: {plain_text.printable(self._source.display_name(self._items[position]))}"
 
+    def name(self, position: int) -> str:
+        """Return the name of an item as if it were a file, in the place of the archive that holds it."""
+        folder = self.path if self.path.is_dir() else self.path.parent
+        return str(folder / self._items[position].name)
+
     def read(self, position: int, verify: bool = True) -> Record:
         """Return an item as it is packed; DataError where it cannot be read."""
-        try:
+        with self._named(position):
             return self._read(position)
-        except (BadItem, BadPicture) as bad:
-            raise DataError(f"{self.where(position)}: {' '.join(str(bad).split())}") from None
-        except OSError as error:
-            raise DataError(f"{self.where(position)}: it cannot be read ({error.strerror})") from None
 
     def _read(self, position: int) -> Record:
         payload: Any = self._source.read(self._items[position])
         if not self._source.holds_masks and pillow_decode.is_one(payload):
             payload = pillow_decode.decode(payload)
         return Record(position, self._label(position), payload)
+
+    def content(self, position: int) -> bytes:
+        """Return the bytes of an item as its source has them; DataError where they cannot be read."""
+        with self._named(position):
+            return bytes(self._source.read(self._items[position]))
+
+    @contextlib.contextmanager
+    def _named(self, position: int) -> Iterator[None]:
+        """Say which item cannot be read."""
+        try:
+            yield
+        except (BadItem, BadPicture) as bad:
+            raise DataError(f"{self.where(position)}: {' '.join(str(bad).split())}") from None
+        except OSError as error:
+            raise DataError(f"{self.where(position)}: it cannot be read ({error.strerror})") from None
 
     def will_need(self, positions: Ints) -> None:
         """Ask the kernel to read these items ahead, where each is a file of its own."""
@@ -133,6 +151,15 @@ def open_records(path: Path, labels: Labels = ONE_LABEL) -> SourceRecords:
     DataError or UsageError where it is none, or holds what has to be read as a table.
     """
     return _opened(path, *type_of(path, labels))
+
+
+def open_archive(path: Path) -> SourceRecords | None:
+    """Open an archive of pictures or a folder of such, in its own order and without labels; None where it is none."""
+    try:
+        source_type = recognise(path)
+    except UnknownSource:
+        return None
+    return _opened(path, source_type, SourceOptions(unlabelled=True)) if source_type in ARCHIVES else None
 
 
 def type_of(path: Path, labels: Labels) -> tuple[str, SourceOptions]:

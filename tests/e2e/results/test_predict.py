@@ -11,18 +11,21 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
+import h5py
 import numpy as np
 import pytest
 from PIL import Image
 
-from mxtrain.core.errors import DATA, UsageError
+from mxtrain.core.errors import DATA, DataError, UsageError
 from mxtrain.predict import command as command_of_predict
 from mxtrain.predict import predict
 from tests.support.commands import ROOT, Command
+from tests.support.data.binary_sources import datum, example, tfrecord, write_lmdb
 from tests.support.processes.peak_memory import peak
 from tests.support.runs import records
 
@@ -114,6 +117,68 @@ def test_a_folder_becomes_a_csv(trained_digits: Path, digits: Path, command: Com
     assert f"3 answers in {out}" in done.stderr
     alone = predict(trained_digits, pictures / odd)[0]["classes"][0]["probability"]
     assert float(rows[1][2]) == pytest.approx(alone, abs=1e-6)
+
+
+def write_tar(path: Path, pictures: list[Path]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for picture in pictures:
+            tar.add(picture, picture.name)
+    return path
+
+
+def write_hdf5(path: Path, pictures: list[Path]) -> Path:
+    with h5py.File(path, "w") as file:
+        images = file.create_dataset("images", len(pictures), h5py.vlen_dtype(np.uint8))
+        for number, picture in enumerate(pictures):
+            images[number] = np.frombuffer(picture.read_bytes(), np.uint8)
+    return path
+
+
+def write_tfrecord(path: Path, pictures: list[Path]) -> Path:
+    path.write_bytes(tfrecord(*(example(picture.read_bytes(), None) for picture in pictures)))
+    return path
+
+
+def write_lmdb_of(path: Path, pictures: list[Path]) -> Path:
+    return write_lmdb(path, [datum(picture.read_bytes(), 7, encoded=True) for picture in pictures])
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "item"),
+    [
+        ("a.tar", write_tar, r"a\.tar/\d{4}"),
+        ("train-00000-of-00001", write_tfrecord, r"train-00000-of-00001:\d+"),
+        ("a.h5", write_hdf5, r"a\.h5:\d+"),
+        ("database", write_lmdb_of, r"database/\d{8}_x\.jpg"),
+    ],
+)
+def test_pictures_in_an_archive_are_answered_in_its_order_without_labels(
+    trained_digits: Path,
+    digits: Path,
+    tmp_path: Path,
+    name: str,
+    write: Callable[[Path, list[Path]], Path],
+    item: str,
+) -> None:
+    pictures = sorted((digits / "images" / "nine").iterdir())[:12]
+    expected = predict(trained_digits, pictures)
+    (tmp_path / "folder").mkdir()
+    archive = write(tmp_path / "folder" / name, pictures)
+    is_one_of_several = name in ("a.tar", "train-00000-of-00001")
+    for source in (archive, archive.parent) if is_one_of_several else (archive,):
+        found = predict(trained_digits, source)
+        assert [each["classes"] for each in found] == [each["classes"] for each in expected]
+        assert all(re.fullmatch(f"{tmp_path}/folder/{item}", each["image"]) for each in found)
+
+
+def test_an_archive_that_is_damaged_is_named(trained_digits: Path, digits: Path, tmp_path: Path) -> None:
+    pictures = sorted((digits / "images" / "nine").iterdir())[:3]
+    path = write_tfrecord(tmp_path / "a.tfrecord", pictures)
+    content = bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.tfrecord: a\.tfrecord:\d+: its TFRecord checksum differs"):
+        predict(trained_digits, path)
 
 
 def test_of_a_pattern_each_file_is_named_and_a_bad_one_stops_no_other(

@@ -11,6 +11,7 @@ from benchmarks.storage.s3_server import SECRET
 from mxtrain.core.errors import DATA
 from tests.support.jobs.shapes_run import FLAGS, curve
 from tests.support.runs import kill_at
+from tests.support.stores.s3_keys import checking_keys
 
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
@@ -71,17 +72,21 @@ def test_a_killed_run_goes_on_to_the_same_bits(bucket, local, tmp_path, command)
     assert curve(tmp_path / "run") == local
 
 
-def test_a_store_that_is_away_for_a_while_is_waited_for(bucket, link, local, tmp_path, command):
+def test_a_store_that_is_away_for_a_minute_is_waited_for(bucket, link, local, tmp_path, command):
+    before = link.num_requests
+
     def fail():
-        time.sleep(1.5)
-        link.cut_after = 1000
+        while link.num_requests < before + 3:  # in the middle of opening the files
+            time.sleep(0.01)
         link.is_down = True
-        time.sleep(8)
+        time.sleep(60)
         link.is_down = False
 
     threading.Thread(target=fail, daemon=True).start()
+    began = time.monotonic()
     done = command("mxtrain.fit", *flags_of(bucket), "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began > 60 and "it is tried again" in done.stderr
     assert curve(tmp_path / "run") == local
 
 
@@ -101,6 +106,14 @@ def test_wrong_credentials_or_names_end_in_a_line(bucket, tmp_path, command):
     ):
         done = command("mxtrain.fit", "--train", train, *FLAGS, "--out", tmp_path / "run")
         assert done.returncode == DATA and words in done.stderr, done.stderr
+
+
+def test_keys_that_the_store_does_not_take_end_in_a_line(bucket, server, tmp_path, command):
+    for train in (f"{bucket}/train.rec", f"{bucket}/t*.rec"):
+        with checking_keys(server):
+            done = command("mxtrain.fit", "--train", train, *FLAGS, "--out", tmp_path / "run")
+        assert done.returncode == DATA and "its store refuses access" in done.stderr, done.stderr
+        assert SECRET not in done.stderr and "Traceback" not in done.stderr
 
 
 def test_evaluate_and_predict_read_from_a_store(bucket, tmp_path, command):

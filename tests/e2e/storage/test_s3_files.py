@@ -16,6 +16,7 @@ from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.storage import filesystems, stores
 from mxtrain.data.storage.options import StorageOptions
 from mxtrain.data.storage.stores import StoreError
+from tests.support.stores.s3_keys import checking_keys
 
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
@@ -123,6 +124,16 @@ def test_a_file_that_is_replaced_or_gone_is_noticed(bucket, local, tmp_path):
     stores.remove(target, PATIENCE)
     with pytest.raises(StoreError, match=r"t-0-of-3\.rec is gone from its store"):
         remote.read(NUM_RECORDS // 2)
+
+
+def test_keys_that_a_store_does_not_take_end_in_words(bucket, local, server, tmp_path):
+    remote = opened(bucket, tmp_path)
+    with checking_keys(server):
+        with pytest.raises(StoreError, match=r"t-0-of-3\.rec: its store refuses access"):
+            remote.read(0)
+        with pytest.raises(StoreError, match=r"t-\*\.rec: its store refuses access"):
+            opened(bucket, tmp_path)
+    assert_same(remote, local)
 
 
 def test_cut_slow_and_absent_answers_are_waited_for(bucket, local, link, tmp_path):

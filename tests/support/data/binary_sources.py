@@ -42,10 +42,12 @@ def tfrecord(*examples):
 
 
 def example(image, label, text=None, packed=True):
+    """An Example, of which `label` are the labels; None has it hold none."""
+    numbers = label or ()
     ints = (
-        bytes_field(1, b"".join(map(varint, label)))
+        bytes_field(1, b"".join(map(varint, numbers)))
         if packed
-        else b"".join(number_field(1, n) for n in label)
+        else b"".join(number_field(1, n) for n in numbers)
     )
     features = {
         b"image/encoded": bytes_field(1, bytes_field(1, image)),
@@ -53,6 +55,8 @@ def example(image, label, text=None, packed=True):
         b"image/ratio": bytes_field(2, bytes_field(1, struct.pack("<f", 1.5))),
         b"image/class/label": bytes_field(3, ints),
     }
+    if label is None:
+        del features[b"image/class/label"]
     if text:
         features[b"image/class/text"] = bytes_field(1, bytes_field(1, text))
     entries = (bytes_field(1, bytes_field(1, key) + bytes_field(2, value)) for key, value in features.items())

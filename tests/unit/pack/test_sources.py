@@ -11,6 +11,7 @@ from mxtrain.data.sources.item import BadItem
 from mxtrain.data.sources.labels import resolve_labels
 from mxtrain.data.sources.opening import SourceOptions, open_source
 from mxtrain.data.sources.recognise import recognise
+from mxtrain.data.sources.samples import open_samples
 from tests.support.data.source_files import touch, write
 
 
@@ -267,13 +268,17 @@ def test_what_a_folder_holds_tells_its_kind(tmp_path):
     assert recognise(tmp_path / "tars") == "webdataset"
     assert recognise(tmp_path / "classes") == "folder"
     assert recognise(tmp_path / "empty") == "folder"
-    with pytest.raises(UsageError, match=r"folder \(it has cats\) or webdataset \(it has a.tar\): say which"):
+    with pytest.raises(UsageError, match=r"folder \(it has cats\) or webdataset \(it has a.tar\): move"):
         recognise(tmp_path / "both")
 
 
 def test_what_is_unknown_is_described(tmp_path):
-    with pytest.raises(UsageError, match=r"gzip archive.*known are folder.*--from"):
-        recognise(write(tmp_path / "a.tar.gz", b"\x1f\x8b" + bytes(20)))
+    path = write(tmp_path / "a.tar.gz", b"\x1f\x8b" + bytes(20))
+    with pytest.raises(UsageError, match=r"gzip archive.*known are folder.*; --from says which it is"):
+        open_source(path)
+    with pytest.raises(UsageError, match=r"gzip archive.*known are folder") as refused:
+        open_samples(str(path))  # as the commands do that have no --from
+    assert "--from" not in str(refused.value)
     with pytest.raises(UsageError, match="an empty file"):
         recognise(write(tmp_path / "empty", b""))
     with pytest.raises(DataError, match="does not exist"):

@@ -16,20 +16,17 @@ import numpy as np
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.sources.formats.raw_pixels import as_png
 from mxtrain.data.sources.item import BadItem, Item, Source
-from mxtrain.data.sources.labels import resolve_labels
+from mxtrain.data.sources.labels import RawLabels, resolve_labels
 
 IMAGES = ("images", "image", "data", "x", "X")
 LABELS = ("labels", "label", "targets", "y", "Y")
 
 
-def read_hdf5(path: Path, multi_label: bool) -> Source:
+def read_hdf5(path: Path, multi_label: bool, unlabelled: bool = False) -> Source:
     """Read the labels of a file; DataError where its datasets do not fit each other."""
     file = _open(path)
-    images, label_set = _dataset(file, path, IMAGES), _dataset(file, path, LABELS)
-    if len(images) != len(label_set):
-        raise DataError(f"{path} has {len(images)} images and {len(label_set)} labels: make them as many")
-    values = label_set.asstr()[()] if label_set.dtype.kind in "OS" else label_set[()]
-    raw_labels = [tuple(row) if isinstance(row, list) else (row,) for row in values.tolist()]
+    images = _dataset(file, path, IMAGES)
+    raw_labels = [(0,)] * len(images) if unlabelled else _raw_labels(file, path, len(images))
     labels, class_names = resolve_labels(raw_labels, path, multi_label)
     items = [Item(f"{path.name}:{position}", label, position) for position, label in enumerate(labels)]
 
@@ -45,6 +42,14 @@ def read_hdf5(path: Path, multi_label: bool) -> Source:
         return value.tobytes() if value.ndim == 1 else as_png(value)
 
     return Source(items, read, class_names, files=[path])
+
+
+def _raw_labels(file: Any, path: Path, num_images: int) -> list[RawLabels]:
+    label_set = _dataset(file, path, LABELS)
+    if num_images != len(label_set):
+        raise DataError(f"{path} has {num_images} images and {len(label_set)} labels: make them as many")
+    values = label_set.asstr()[()] if label_set.dtype.kind in "OS" else label_set[()]
+    return [tuple(row) if isinstance(row, list) else (row,) for row in values.tolist()]
 
 
 def _open(path: Path) -> Any:

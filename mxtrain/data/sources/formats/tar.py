@@ -25,8 +25,8 @@ class _Member(NamedTuple):
     num_bytes: int
 
 
-def read_tars(source: Path, multi_label: bool) -> Source:
-    """Scan a .tar, or all in a folder; DataError where a sample has no image or no label."""
+def read_tars(source: Path, multi_label: bool, unlabelled: bool = False) -> Source:
+    """Scan a .tar, or all in a folder; DataError where a sample has no image, or no label unless it is `unlabelled`."""
     paths = files_in(source, (".tar",))
     names: list[str] = []
     places: list[tuple[int, int, int]] = []
@@ -36,7 +36,7 @@ def read_tars(source: Path, multi_label: bool) -> Source:
             image = _image(path, sample, members)
             names.append(f"{path.name}/{sample}")
             places.append((number, image.offset, image.num_bytes))
-            raw_labels.append(_label(path, sample, members))
+            raw_labels.append((0,) if unlabelled else _label(path, sample, members))
     labels, class_names = resolve_labels(raw_labels, source, multi_label)
     items = [Item(*parts) for parts in zip(names, labels, places)]
 

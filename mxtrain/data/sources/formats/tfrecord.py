@@ -35,7 +35,7 @@ def is_tfrecord(start: bytes) -> bool:
     return len(start) >= _HEAD.size and _masked(start[:8]) == _HEAD.unpack_from(start)[1]
 
 
-def read_tfrecords(source: Path, multi_label: bool) -> Source:
+def read_tfrecords(source: Path, multi_label: bool, unlabelled: bool = False) -> Source:
     """Scan a TFRecord file, or all in a folder; DataError where one is damaged."""
     paths = files_in(source)
     locations: list[_Location] = []
@@ -45,7 +45,7 @@ def read_tfrecords(source: Path, multi_label: bool) -> Source:
         for offset, data in _records(path):
             try:
                 features = _features(data)
-                labels = _labels(features)
+                labels = (0,) if unlabelled else _labels(features)
                 texts = list(_bytes(features.get(TEXT, memoryview(b""))))
             except ValueError as error:
                 raise DataError(
