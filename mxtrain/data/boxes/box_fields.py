@@ -6,7 +6,7 @@ Owns how a record becomes them. Labels are `box_labels.py`'s, decoding and norma
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from mxtrain.data.decode.whole_pictures import all_of, decoded, whole
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.interfaces import Record
 from mxtrain.data.user.user_samples import pair, to_numpy
+
+if TYPE_CHECKING:
+    from mxtrain.data.loading.assembly import Draw
 
 MOST_BOXES = 1024  # of a picture
 DETAIL = 2  # times the net's size: as large as a picture is at most before it is augmented
@@ -50,17 +53,15 @@ class BoxReader:
     is_training: bool = False  # boxes end at the picture's border, and those beyond it are left out
 
     def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Mapping[str, Any]:
-        return self.mixed(record, rng, row, lambda: record)
+        return self.mixed(record, rng, row, lambda make: make(record))
 
-    def mixed(
-        self, record: Record, rng: np.random.Generator, row: Arrays, draw: Callable[[], Record]
-    ) -> Mapping[str, Any]:
-        """Return the values of all fields; `draw` returns another record, for what mixes several."""
+    def mixed(self, record: Record, rng: np.random.Generator, row: Arrays, draw: Draw) -> Mapping[str, Any]:
+        """Return the values of all fields; `draw` makes pictures of other records, for what mixes several."""
         if self.change.is_plain:
             boxed, size = self._scaled(record)
         else:
             boxed, size = self._whole(record)
-            boxed = self.change(boxed, rng, lambda: self._other(draw()))
+            boxed = self.change(boxed, rng, lambda: draw(self._other))
         if len(boxed.boxes) > MOST_BOXES:
             raise BadSample(f"it has {len(boxed.boxes)} boxes; a picture may have {MOST_BOXES}")
         self.write(boxed.pixels, rng, row["data"])

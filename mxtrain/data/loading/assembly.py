@@ -7,7 +7,8 @@ A row depends on its sample, the epoch and the seed alone. Does not decide which
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Mapping, NamedTuple, Protocol, Sequence, runtime_checkable
+import functools
+from typing import Any, Callable, Mapping, NamedTuple, Protocol, Sequence, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +20,15 @@ from mxtrain.data.loading import order
 # From a record, the randomness of its sample, and the sample's row, to the values of all fields. A reader may write
 # what does not vary in length into the row, which saves a copy, and returns it as it is there.
 SampleReader = Callable[[Record, np.random.Generator, Arrays], Mapping[str, Any]]
+
+
+Made = TypeVar("Made")
+
+
+class Draw(Protocol):
+    """A function that draws a record and returns what another one makes of it."""
+
+    def __call__(self, make: Callable[[Record], Made]) -> Made: ...
 
 
 SAMPLES_PER_TASK = 8  # with one sample a task, the queue makes loading 8 x 8 digits a third slower
@@ -41,10 +51,8 @@ class ManyReader(Protocol):
 class MixingReader(Protocol):
     """A reader that may put parts of other samples into one, which are drawn by the randomness of that sample."""
 
-    def mixed(
-        self, record: Record, rng: np.random.Generator, row: Arrays, draw: Callable[[], Record]
-    ) -> Mapping[str, Any]:
-        """Return the values of all fields; each call of `draw` returns another record of the data set, any of them."""
+    def mixed(self, record: Record, rng: np.random.Generator, row: Arrays, draw: Draw) -> Mapping[str, Any]:
+        """Return the values of all fields; `draw` returns what a function makes of another record, any of the set."""
         ...
 
 
@@ -119,7 +127,9 @@ class SampleAssembly:
         of_sample = {name: array[row, ...] for name, array in rows.arrays.items()}
         try:
             if isinstance(self.reader, MixingReader):
-                values = self.reader.mixed(record, rng, of_sample, lambda: self._drawn(wanted, rng))
+                values = self.reader.mixed(
+                    record, rng, of_sample, functools.partial(self._drawn, wanted, rng)
+                )
             else:
                 values = self.reader(record, rng, of_sample)
             if values is not of_sample:
@@ -131,13 +141,14 @@ class SampleAssembly:
         except Exception as error:
             raise RuntimeError(f"the transform failed at {self.records.where(position)}") from error
 
-    def _drawn(self, wanted: BatchSlice, rng: np.random.Generator) -> Record:
-        """Return a record that is drawn from all; where it is damaged, the next, as many as may be passed over."""
+    def _drawn(self, wanted: BatchSlice, rng: np.random.Generator, make: Callable[[Record], Made]) -> Made:
+        """Return what is made of a drawn record; where it is bad, of the next, as many as may be passed over."""
         position = int(rng.integers(len(self.records)))
         for num_passed in range(self.skip_bad + 1):
+            used = (position + num_passed) % len(self.records)
             try:
-                return self.records.read((position + num_passed) % len(self.records), wanted.verify)
-            except DataError:
+                return make(self.records.read(used, wanted.verify))
+            except (DataError, BadSample):
                 if num_passed == self.skip_bad:
                     raise
-        raise AssertionError("the last one was read, or raised")
+        raise AssertionError("the last one was made, or raised")

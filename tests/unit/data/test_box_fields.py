@@ -111,6 +111,17 @@ def test_a_damaged_record_that_is_drawn_names_itself_or_is_passed_over(shapes: P
     assert all(np.array_equal(*pair) for pair in zip(passed[0], again[0]))
 
 
+def test_a_picture_that_is_none_counts_once_however_often_it_is_drawn(shapes: Path, tmp_path: Path) -> None:
+    path, whole = tmp_path / "bad.rec", open_records(shapes)
+    with RecordWriter(path) as writer:
+        for position in range(len(whole)):
+            key, label, payload = whole.read(position)
+            writer.write(key, label, b"" if position == 20 else bytes(payload))
+    assert len(loaded(assembly_of(path, "mosaic", skip_bad=1), 8)) == 40
+    with pytest.raises(DataError, match=r"key 20"):
+        loaded(assembly_of(path, "mosaic"), 8)
+
+
 def test_what_is_learnt_ends_at_the_border_and_what_is_judged_does_not(tmp_path: Path) -> None:
     path = tmp_path / "odd.rec"
     boxes = [[-10, 10, 20, 30, 0, 0], [60, 60, 90, 90, 1, 0], [5, 5, 5, 9, 0, 0], [9, 9, 3, 3, 0, 0]]
