@@ -89,6 +89,23 @@ def test_losses_are_those_of_gluoncv_not_divided(seed: int, coder: SsdCoder) -> 
     )
 
 
+def test_gradients_are_those_of_gluoncv_not_divided(coder: SsdCoder) -> None:
+    targets, cut = coder.targets(cases.boxes(11, least=1)), cases.CLASSES + 1
+    own = cases.answer(11, len(coder.anchors), cases.CLASSES + 5)
+    classes, boxes = own[:, :, :cut], own[:, :, cut:]
+    for array in (own, classes, boxes):
+        array.attach_grad()
+    wanted = [[mx.nd.array(each)] for each in targets[:2]]
+    with mx.autograd.record():
+        by_name, weight, *_ = coder.losses(own, targets)
+        total = by_name["class_loss"] + by_name["box_loss"]
+        sums, *_ = gluoncv("loss").SSDMultiBoxLoss()([classes], [boxes], *wanted)
+    mx.autograd.backward([total, *sums])
+    theirs = mx.nd.concat(classes.grad, boxes.grad, dim=2).asnumpy() * weight
+    assert (theirs != 0).any(axis=(1, 2)).all()
+    np.testing.assert_allclose(own.grad.asnumpy(), theirs, rtol=1e-4, atol=1e-6)
+
+
 def test_the_losses_of_a_picture_do_not_depend_on_others(coder: SsdCoder) -> None:
     boxes, answer = cases.boxes(3), cases.answer(3, len(coder.anchors), cases.CLASSES + 5)
     together = coder.losses(answer, coder.targets(boxes))
