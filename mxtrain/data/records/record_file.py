@@ -78,13 +78,14 @@ def remote_files(address: addresses.Address) -> list[addresses.Address]:
 def _open_remote(
     address: addresses.Address, storage: StorageOptions, versions: Versions | None
 ) -> RecordFile:
-    version, beside = snapshot.of_rec(address, REMOTE_SIDECARS, storage, versions)
-    if not index_path(beside).exists():
+    found = snapshot.of_rec(address, REMOTE_SIDECARS, storage, versions, later=".idx")
+    version, beside = found.version, found.path
+    known = heads.read(beside, version.num_bytes)
+    if known is None and not snapshot.fetch(found, address.with_suffix(".idx"), storage):
         raise DataError(
             f"{address}: has no .idx beside it, without which all of it would have to be read; make one with "
             f"`{command_name.packer()} index FILE`, and upload both"
         )
-    known = heads.read(beside, regular_files.read(index_path(beside)))
     file = RecordIOFile(beside, RemoteBytes(address, version, storage), is_known=known is not None)
     index = read_index(file, index_path(beside), known)
     return RecordFile(file, index, _read_class_names(classes_path(beside)), known)
@@ -269,24 +270,23 @@ class RecordFile:
 
     def _read_heads(self) -> Heads:
         """Return the heads of all records of a file in a store; where they do not lie beside it, of all its bytes."""
-        index = regular_files.read(index_path(self.files[0]))
-        if (known := heads.read(self.files[0], index)) is not None:
+        if (known := heads.read(self.files[0], self._file.num_bytes)) is not None:
             return known
         logger.warning(
             "%s: has no %s beside it, so all of its %.1f GB are read for their labels, once on this host; `%s upload` "
             "makes one",
             *(self.path, heads.SUFFIX, self._file.num_bytes / 1e9, command_name.packer()),
         )
-        content = self.heads(index)
+        content = self.heads(regular_files.read(index_path(self.files[0])))
         with durable.whole_file(self.files[0].with_suffix(heads.SUFFIX)) as file:
             file.write(content)
-        known = heads.parse(content, index, len(self))
+        known = heads.parse(content, self._file.num_bytes)
         assert known is not None
         return known
 
     def heads(self, index: bytes) -> bytes:
         """Return the content of a .heads for the .rec with this .idx, from all records."""
-        return heads.formatted(index, len(self), self._start_ahead)
+        return heads.formatted(index, self._file.num_bytes, len(self), self._start_ahead)
 
     @property
     def offsets(self) -> Ints:

@@ -58,10 +58,10 @@ def scan(file: RecordIOFile) -> Index:
 def read_index(file: RecordIOFile, path: Path, heads: Heads | None = None) -> Index:
     """Return the index in the .idx at `path`; DataError where it cannot be read, or is not this file's.
 
-    With the heads that were made with this .idx of this file, no record of it is read.
+    With the heads of this file, which hold its .idx, no record of it is read.
     """
     try:
-        keys, offsets = recordio.parse_index(regular_files.read(path))
+        keys, offsets = recordio.parse_index(heads.index if heads else regular_files.read(path))
         ordered = np.sort(offsets)
         _check_offsets(file, ordered)
         return Index(keys, offsets, heads.has_checksums() if heads else _check_records(file, ordered))

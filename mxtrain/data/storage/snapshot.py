@@ -10,11 +10,12 @@ path. The names of sources (.sources.tsv), which serve messages alone, stay in t
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import hashlib
 import os
 import tempfile
 from pathlib import Path
-from typing import Mapping, NamedTuple, Sequence
+from typing import Iterator, Mapping, NamedTuple, Sequence
 
 from mxtrain.config.values.addresses import Address
 from mxtrain.core.errors import OutOfResources
@@ -30,6 +31,7 @@ class Snapshot(NamedTuple):
 
     version: FileVersion
     path: Path
+    known: Mapping[Address, FileVersion]  # of all that exist
 
 
 def beside(address: Address, suffixes: Sequence[str]) -> list[Address]:
@@ -42,10 +44,12 @@ def of_rec(
     suffixes: Sequence[str],
     options: StorageOptions,
     versions: Mapping[Address, FileVersion] | None = None,
+    later: str = "",
 ) -> Snapshot:
     """Return a .rec and the files beside it with these suffixes; DataError where it does not exist.
 
-    `versions` has those of all that exist, where the caller knows them.
+    `versions` has those of all that exist, where the caller knows them. The one with the suffix `later` is left where
+    it is until somebody wants to `fetch` it.
     """
     files = beside(address, suffixes)
     if versions is None:
@@ -55,16 +59,32 @@ def of_rec(
     if address.with_suffix(TOKENS) in known:
         known.update(stores.versions([address.with_name(TOKENIZER)], options.patience))
     folder = _folder(address, known, options)
-    try:
+    with _written(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / address.name).write_text(f"{address}\n{version.num_bytes}\n{version.tag}\n")
-        wanted = [each for each in known if each != address]
+        wanted = [each for each in known if each != address and each.suffix != later]
         _download_all(known, {each: folder / each.name for each in wanted}, options)
+    return Snapshot(version, folder / address.name, known)
+
+
+def fetch(snapshot: Snapshot, address: Address, options: StorageOptions) -> bool:
+    """Have a file here that was left for later; return whether there is one."""
+    if address not in snapshot.known:
+        return False
+    with _written(snapshot.path.parent):
+        _download(address, snapshot.known[address], snapshot.path.with_name(address.name), options)
+    return True
+
+
+@contextlib.contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    """Say what to do where the folder cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise OutOfResources(
             f"{folder}: cannot be written ({error.strerror}); make room, or give another --storage-cache"
         ) from None
-    return Snapshot(version, folder / address.name)
 
 
 def local_copy(address: Address, options: StorageOptions) -> Path:

@@ -103,10 +103,10 @@ def test_files_are_asked_for_one_by_one_where_a_list_is_refused(bucket, tmp_path
 def test_shards_are_opened_with_few_requests_and_read_with_one_a_block(bucket, local, link, tmp_path):
     before = link.num_requests
     remote = opened(bucket, tmp_path)
-    assert link.num_requests - before == 1 + 2 * NUM_SHARDS  # a list; of each its .idx and .heads
+    assert link.num_requests - before == 1 + NUM_SHARDS  # a list, and of each its .heads
     assert_same(remote, local)
     num_blocks = sum(len(file.blocks()) for file in remote.remotes)
-    assert num_blocks > 12 and link.num_requests - before == 1 + 2 * NUM_SHARDS + num_blocks
+    assert num_blocks > 12 and link.num_requests - before == 1 + NUM_SHARDS + num_blocks
     before = link.num_requests
     assert_same(opened(bucket, tmp_path), local)
     assert link.num_requests - before == 1

@@ -94,9 +94,8 @@ def test_a_truncated_file_ends_in_words(server, tmp_path):
     with pytest.raises(DataError, match=r"a\.idx does not fit a\.rec .*it goes on to"):
         opened(server, tmp_path)
     path.write_bytes(content[:-8])
-    remote = opened(server, tmp_path)
-    with pytest.raises(DataError, match=r"a\.rec: record 59 .*ends in the middle of it"):
-        remote.read(NUM_RECORDS - 1)
+    with pytest.raises(DataError, match=r"a\.idx does not fit a\.rec .*ends in the middle of it"):
+        opened(server, tmp_path)
 
 
 def test_no_heads_cost_one_pass_on_a_host(server, tmp_path):
@@ -205,7 +204,10 @@ def test_the_new_file_is_read_by_who_opens_it(server, tmp_path):
 def test_a_file_that_is_not_there_or_has_no_index_is_named(server, tmp_path):
     with pytest.raises(DataError, match=r"http://.*/none\.rec does not exist"):
         opened(server, tmp_path, "none.rec")
-    index_path(write(server.folder)).unlink()
+    path = write(server.folder)
+    index_path(path).unlink()
+    assert_same(opened(server, tmp_path), open_records(path))  # .heads has it too
+    path.with_suffix(heads.SUFFIX).unlink()
     with pytest.raises(DataError, match=r"a\.rec: has no \.idx"):
         opened(server, tmp_path)
 
