@@ -5,10 +5,10 @@
 
 The store is moto's S3 server, in a process of its own, and the link a proxy before it, in another. A turn is a process
 with an empty cache. In a round each side has its turns: `bare` reads the ranges of an epoch and throws them away, which
-is what the link gives; the loaders take an epoch, and go on in the middle of one as far as the first batch, which
-counts from the start of their process. Ours decodes, crops and normalises; that of mosaicml-streaming, with its
-defaults, hands out bytes of JPEGs. Of the rounds the medians are shown. Exit code 1 unless the bars were measured and
-are met.
+is what the link gives; the loaders take an epoch, and go on in the middle of one, elsewhere in each round, as far as
+the first batch, which counts from the start of their process. Ours decodes, crops and normalises; that of
+mosaicml-streaming, with its defaults, hands out bytes of JPEGs. Of the rounds the medians are shown. Exit code 1 unless
+the bars were measured and are met.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from benchmarks.storage.s3_server import environment, s3_server
 
 ENVIRONMENT = "streaming"
 DELAY, MEGABYTES_PER_SECOND = 0.1, 50
-NUM_SAMPLES = 8000
+NUM_SAMPLES = 10000
 OURS, THEIRS, BARE = "mxtrain", "mosaicml-streaming", "bare"
 SHARE_BAR, RESUME_BAR = 0.95, 3.0
 DEADLINE_SECONDS = 300
@@ -54,7 +54,8 @@ def main() -> int:
         environments.set_up(options.envs, [ENVIRONMENT])
         return 0
     with _store(options) as store:
-        sides = {name: lambda name=name: _turn(name, store) for name in options.only}
+        places = {name: iter(_places(options)) for name in options.only}
+        sides = {name: lambda name=name: _turn(name, store, next(places[name])) for name in options.only}
         found = in_turns(sides, options.rounds, to_and_fro=True)
     rows = {name: Turn(*medians(turns)) for name, turns in found.items()}
     bars, is_met = tables.render_bars(_bars(rows))
@@ -73,6 +74,11 @@ def _options() -> argparse.Namespace:
     parsing.add_environments(parser)
     options: argparse.Namespace = parser.parse_args()
     return options
+
+
+def _places(options: argparse.Namespace) -> list[int]:
+    """Return the sample at which a resumed epoch goes on, in each round."""
+    return [options.samples * number // (options.rounds + 1) for number in range(1, options.rounds + 1)]
 
 
 class _Store(NamedTuple):
@@ -116,7 +122,7 @@ def _fill(options: argparse.Namespace, port: int, work: Path, python: Path | Non
     return files
 
 
-def _turn(name: str, store: _Store) -> Turn:
+def _turn(name: str, store: _Store, place: int) -> Turn:
     if name == BARE:
         files = [f"{path}={size}" for path, size in store.files.items()]
         line = [sys.executable, "-m", "benchmarks.storage.bare_side", store.port, *files]
@@ -126,7 +132,7 @@ def _turn(name: str, store: _Store) -> Turn:
         before = _requests(store)
         whole = _side(name, store)
         requests = _requests(store) - before
-        rest = _side(name, store, "--start", store.options.samples // 2, "--first-only")
+        rest = _side(name, store, "--start", place, "--first-only")
         rates = whole["samples"] / whole["seconds"], whole["bytes"] / whole["seconds"] / 1e6
         turn = Turn(*rates, requests, rest["first"])
     print(f"{name}: {turn}", file=sys.stderr, flush=True)

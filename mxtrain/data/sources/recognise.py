@@ -24,7 +24,7 @@ _FOLDERS = (
 
 
 class UnknownSource(UsageError):
-    """What is no source, or could be several; a flag that says which it is has only the packer."""
+    """A path of no source, or of what could be several; only the packer has a flag that says which it is."""
 
 
 def recognise(path: Path) -> str:

@@ -59,7 +59,7 @@ def of_rec(
     if address.with_suffix(TOKENS) in known:
         known.update(stores.versions([address.with_name(TOKENIZER)], options.patience))
     folder = _folder(address, known, options)
-    with _written(folder):
+    with _writing_into(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / address.name).write_text(f"{address}\n{version.num_bytes}\n{version.tag}\n")
         wanted = [each for each in known if each != address and each.suffix != later]
@@ -71,13 +71,13 @@ def fetch(snapshot: Snapshot, address: Address, options: StorageOptions) -> bool
     """Have a file here that was left for later; return whether there is one."""
     if address not in snapshot.known:
         return False
-    with _written(snapshot.path.parent):
+    with _writing_into(snapshot.path.parent):
         _download(address, snapshot.known[address], snapshot.path.with_name(address.name), options)
     return True
 
 
 @contextlib.contextmanager
-def _written(folder: Path) -> Iterator[None]:
+def _writing_into(folder: Path) -> Iterator[None]:
     """Say what to do where the folder cannot be written."""
     try:
         yield

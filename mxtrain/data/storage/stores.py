@@ -228,6 +228,10 @@ def _refuse(address: Address, error: Exception) -> None:
             f"{address}: its store refuses access ({in_words(error)}); look at the credentials, as its own tools take "
             "them, and at the rights on this file"
         ) from None
+    if type(error).__name__ == "ParamValidationError":  # botocore's, before any request
+        raise UsageError(
+            f"{address}: is no address of a file in its store; look at the name of the bucket"
+        ) from None
     if isinstance(error, (TypeError, AttributeError, NotImplementedError, ImportError)):
         raise error
 

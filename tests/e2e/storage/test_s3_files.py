@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain.config.values.addresses import Address
-from mxtrain.core.errors import DataError
+from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.records.record_upload import upload
 from mxtrain.data.records.record_writer import RecordWriter
@@ -124,6 +124,13 @@ def test_a_file_that_is_replaced_or_gone_is_noticed(bucket, local, tmp_path):
     stores.remove(target, PATIENCE)
     with pytest.raises(StoreError, match=r"t-0-of-3\.rec is gone from its store"):
         remote.read(NUM_RECORDS // 2)
+
+
+@pytest.mark.parametrize("name", ["a b/c.rec", "a b/c-*.rec"])
+def test_a_bucket_that_cannot_be_is_refused_at_once(link, tmp_path, name):
+    with pytest.raises(UsageError, match=r"s3://a b/c.*: is no address of a file in its store"):
+        open_set(f"s3://{name}", StorageOptions(str(tmp_path / "c"), patience=60))
+    assert link.num_requests == 0
 
 
 def test_keys_that_a_store_does_not_take_end_in_words(bucket, local, server, tmp_path):
