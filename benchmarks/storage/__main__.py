@@ -33,7 +33,7 @@ from benchmarks.storage.s3_server import environment, s3_server
 
 ENVIRONMENT = "streaming"
 DELAY, MEGABYTES_PER_SECOND = 0.1, 50
-NUM_SAMPLES = 10000
+NUM_SAMPLES = 13000
 OURS, THEIRS, BARE = "mxtrain", "mosaicml-streaming", "bare"
 SHARE_BAR, RESUME_BAR = 0.95, 3.0
 DEADLINE_SECONDS = 300

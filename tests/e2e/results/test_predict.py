@@ -171,6 +171,14 @@ def test_pictures_in_an_archive_are_answered_in_its_order_without_labels(
         assert all(re.fullmatch(f"{tmp_path}/folder/{item}", each["image"]) for each in found)
 
 
+def test_a_folder_of_rec_files_is_these(trained_digits: Path, digits: Path, tmp_path: Path) -> None:
+    for number in range(2):
+        shutil.copy(digits / "val.rec", tmp_path / f"{number}.rec")
+    found = predict(trained_digits, tmp_path)
+    assert [each["image"] for each in found[178:180]] == [f"{tmp_path}/0.rec:178", f"{tmp_path}/1.rec:0"]
+    assert len(found) == 2 * 179
+
+
 def test_an_archive_that_is_damaged_is_named(trained_digits: Path, digits: Path, tmp_path: Path) -> None:
     pictures = sorted((digits / "images" / "nine").iterdir())[:3]
     path = write_tfrecord(tmp_path / "a.tfrecord", pictures)
