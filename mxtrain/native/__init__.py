@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 INTERFACE = (
-    5  # of the functions below; a checkout that was updated may hold what was built from its older sources
+    6  # of the functions below; a checkout that was updated may hold what was built from its older sources
 )
 
 _built: Any

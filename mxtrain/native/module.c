@@ -337,7 +337,7 @@ static PyMethodDef methods[] = {
 };
 
 /* Count it up here and in __init__.py when a function takes or returns something else. */
-#define INTERFACE 5
+#define INTERFACE 6
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

@@ -9,6 +9,7 @@
 
 #define GOLDEN 0x9E3779B97F4A7C15u
 #define STRIDE 0xD1B54A32D192ED03u
+#define LINE 64  /* bytes of the cache */
 #define AHEAD 16 /* slots whose memory is asked for before it is needed */
 
 static inline uint64_t mixed(uint64_t number) {
@@ -20,6 +21,14 @@ static inline uint64_t mixed(uint64_t number) {
 /* The place where an id is looked for first: it grows with the hash. */
 static inline size_t first_place(const Index *index, int64_t id) {
     return (size_t)((mixed((uint64_t)id) >> 32) * index->num_places >> 32);
+}
+
+/* Ask for the memory of a row: it begins and ends anywhere in lines of the cache. */
+static inline void fetch_row(const float *array, size_t slot, size_t width) {
+    if (!array) return;
+    const float *row = array + slot * width;
+    for (size_t at = 0; at < width; at += LINE / sizeof(float)) __builtin_prefetch(row + at, 1);
+    __builtin_prefetch(row + width - 1, 1);
 }
 
 void find_slots(const Index *index, const int64_t *wanted, size_t count, int64_t *slots) {
@@ -67,8 +76,7 @@ void hash_texts(const uint8_t *data, const int64_t *starts, const int64_t *ends,
 void read_rows(const float *rows, size_t width, const int64_t *slots, const int64_t *ids, size_t count, uint64_t key,
                float scale, float step, float *out) {
     for (size_t at = 0; at < count; at++, out += width) {
-        if (at + AHEAD < count && slots[at + AHEAD] >= 0)
-            __builtin_prefetch(&rows[(size_t)slots[at + AHEAD] * width]);
+        if (at + AHEAD < count && slots[at + AHEAD] >= 0) fetch_row(rows, (size_t)slots[at + AHEAD], width);
         if (slots[at] >= 0) {
             memcpy(out, rows + (size_t)slots[at] * width, width * sizeof(float));
             continue;
@@ -177,33 +185,34 @@ int add_by_exponent(const double *values, size_t count, int64_t *sums) {
 /* One row; `first` and `second` are its parts of those arrays, `single` and `other` its numbers. */
 static inline void move(const Movement *by, size_t width, float *row, float *first, float *second, float *single,
                         float *other, const float *gradient) {
-    float rate = by->rate, epsilon = by->epsilon;
+    float rate = by->rate, epsilon = by->epsilon, factor = by->factor;
     if (by->decay != 0) {
         float less = rate * by->decay;
         for (size_t at = 0; at < width; at++) row[at] -= less * row[at];
     }
     switch (by->optimizer) {
     case SGD:
-        for (size_t at = 0; at < width; at++) row[at] -= rate * gradient[at];
+        for (size_t at = 0; at < width; at++) row[at] -= rate * (factor * gradient[at]);
         return;
     case MOMENTUM:
         for (size_t at = 0; at < width; at++) {
-            first[at] = by->momentum * first[at] + gradient[at];
+            first[at] = by->momentum * first[at] + factor * gradient[at];
             row[at] -= rate * first[at];
         }
         return;
     case ADAGRAD:
         for (size_t at = 0; at < width; at++) {
-            first[at] += gradient[at] * gradient[at];
-            row[at] -= rate * gradient[at] / (sqrtf(first[at]) + epsilon);
+            float by_factor = factor * gradient[at];
+            first[at] += by_factor * by_factor;
+            row[at] -= rate * by_factor / (sqrtf(first[at]) + epsilon);
         }
         return;
     case ADAGRAD_ROW: {
         float squares = 0;
-        for (size_t at = 0; at < width; at++) squares += gradient[at] * gradient[at];
+        for (size_t at = 0; at < width; at++) squares += (factor * gradient[at]) * (factor * gradient[at]);
         *single += squares / (float)width;
-        float factor = rate / (sqrtf(*single) + epsilon);
-        for (size_t at = 0; at < width; at++) row[at] -= factor * gradient[at];
+        float step = rate / (sqrtf(*single) + epsilon);
+        for (size_t at = 0; at < width; at++) row[at] -= step * (factor * gradient[at]);
         return;
     }
     case ADAM: {
@@ -212,8 +221,9 @@ static inline void move(const Movement *by, size_t width, float *row, float *fir
         float of_means = *single = by->beta1 * *single + rest1;
         float of_squares = *other = by->beta2 * *other + rest2;
         for (size_t at = 0; at < width; at++) {
-            first[at] = by->beta1 * first[at] + rest1 * gradient[at];
-            second[at] = by->beta2 * second[at] + rest2 * (gradient[at] * gradient[at]);
+            float by_factor = factor * gradient[at];
+            first[at] = by->beta1 * first[at] + rest1 * by_factor;
+            second[at] = by->beta2 * second[at] + rest2 * (by_factor * by_factor);
             row[at] -= rate * (first[at] / of_means) / (sqrtf(second[at] / of_squares) + epsilon);
         }
         return;
@@ -225,7 +235,14 @@ static inline float *part(float *array, size_t slot, size_t width) { return arra
 
 void move_rows(const Movement *movement, size_t width, const int64_t *slots, const float *gradients, size_t count) {
     for (size_t at = 0; at < count; at++) {
-        if (at + AHEAD < count) __builtin_prefetch(&movement->rows[(size_t)slots[at + AHEAD] * width], 1);
+        if (at + AHEAD < count) {
+            size_t next = (size_t)slots[at + AHEAD];
+            fetch_row(movement->rows, next, width);
+            fetch_row(movement->first, next, width);
+            fetch_row(movement->second, next, width);
+            fetch_row(movement->single, next, 1);
+            fetch_row(movement->other, next, 1);
+        }
         size_t slot = (size_t)slots[at];
         move(movement, width, movement->rows + slot * width, part(movement->first, slot, width),
              part(movement->second, slot, width), part(movement->single, slot, 1), part(movement->other, slot, 1),

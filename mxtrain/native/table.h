@@ -67,6 +67,7 @@ typedef struct {
     Optimizer optimizer;
     float *rows, *first, *second;               /* of all slots, as wide as a row */
     float *single, *other;                      /* a number of each slot */
+    float factor; /* of the gradients */
     float rate, momentum, beta1, beta2, epsilon, decay;
 } Movement;
 

@@ -347,16 +347,16 @@ static PyObject *sums_by_exponent(PyObject *module, PyObject *arguments) {
 }
 
 PyDoc_STRVAR(move_rows_doc,
-             "move_rows(optimizer, rows, first, second, single, other, slots, gradients, rate, momentum, beta1, beta2,\n"
-             "epsilon, decay)\n\nMove the rows of slots; see mxtrain/tables/movement.py.");
+             "move_rows(optimizer, rows, first, second, single, other, slots, gradients, factor, rate, momentum,\n"
+             "beta1, beta2, epsilon, decay)\n\nMove the rows of slots; see mxtrain/tables/movement.py.");
 
 static PyObject *move_slots(PyObject *module, PyObject *arguments) {
     (void)module;
     PyObject *of_rows, *of_first, *of_second, *of_single, *of_other, *of_slots, *of_gradients;
     int optimizer;
     Movement by;
-    if (!PyArg_ParseTuple(arguments, "iOOOOOOOffffff", &optimizer, &of_rows, &of_first, &of_second, &of_single, &of_other,
-                          &of_slots, &of_gradients, &by.rate, &by.momentum, &by.beta1, &by.beta2, &by.epsilon, &by.decay))
+    if (!PyArg_ParseTuple(arguments, "iOOOOOOOfffffff", &optimizer, &of_rows, &of_first, &of_second, &of_single, &of_other,
+                          &of_slots, &of_gradients, &by.factor, &by.rate, &by.momentum, &by.beta1, &by.beta2, &by.epsilon, &by.decay))
         return NULL;
     Buffers buffers = {.count = 0};
     int failed = 0;

@@ -64,8 +64,8 @@ class Arena:
         self._last_read = LastRead(ids, slots, self.records.index.version)
         self._read(slots, ids, into)
 
-    def update(self, ids: Any, gradients: Any, step: int, rate: float) -> None:
-        """Move rows by the sums of their gradients in a `step`; each id is there once.
+    def update(self, ids: Any, gradients: Any, step: int, rate: float, factor: float = 1.0) -> None:
+        """Move rows by `factor` times the sums of their gradients in a `step`; each id is there once.
 
         Steps count up from 1. Rows that are not there come to life, once they are admitted; gradients of others are
         lost.
@@ -82,7 +82,7 @@ class Arena:
                 is_there = slots >= 0
                 slots, gradients = slots[is_there], np.ascontiguousarray(gradients[is_there])
             self.records.use(slots, step)
-            movement.move(self.options, self.rows, self._states, slots, gradients, rate)
+            movement.move(self.options, self.rows, self._states, slots, gradients, rate, factor)
 
     def expire(self, step: int) -> int:
         """Forget the rows that no step of the last `expire_after` has used, and sightings; return how many rows."""

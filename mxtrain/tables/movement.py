@@ -14,14 +14,23 @@ from mxtrain.tables.options import OPTIMIZERS, TableOptions
 
 
 def move(
-    options: TableOptions, rows: Any, states: Sequence[Any], slots: Any, gradients: Any, rate: float
+    options: TableOptions,
+    rows: Any,
+    states: Sequence[Any],
+    slots: Any,
+    gradients: Any,
+    rate: float,
+    factor: float = 1.0,
 ) -> None:
-    """Move the rows of `slots`, each of which is there once; `states` are the arrays of `options.state_shapes`."""
+    """Move the rows of `slots`, each of which is there once, by `factor` times their gradients.
+
+    `states` are the arrays of `options.state_shapes`.
+    """
     if not len(slots):
         return
     rate = rate * options.rate_factor
     if native.move_rows is None:
-        _move(options, rows, states, slots, gradients, np.float32(rate))
+        _move(options, rows, states, slots, np.float32(factor) * gradients, np.float32(rate))
         return
     wide = [each for each in states if each.ndim == 2]
     single = [each for each in states if each.ndim == 1]
@@ -29,7 +38,7 @@ def move(
     one, other = [*single, None, None][:2]
     kind = OPTIMIZERS.index(options.optimizer)
     numbers = (options.momentum, options.beta1, options.beta2, options.epsilon, options.decay)
-    native.move_rows(kind, rows, first, second, one, other, slots, gradients, rate, *numbers)
+    native.move_rows(kind, rows, first, second, one, other, slots, gradients, factor, rate, *numbers)
 
 
 def _move(

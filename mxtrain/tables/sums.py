@@ -24,9 +24,7 @@ def distinct(ids: Any) -> tuple[Any, Any]:
 
 def sum_by_id(ids: Sequence[Any], rows: Sequence[Any]) -> tuple[Any, Any]:
     """Return each id of several lists once, and the float32 sum of its rows, added one by one as they are listed."""
-    unique, positions = distinct(ids[0] if len(ids) == 1 else np.concatenate(ids))
-    if len(ids) == 1 and len(unique) == len(ids[0]):
-        return ids[0], np.ascontiguousarray(rows[0], np.float32)
+    unique, positions = distinct(np.concatenate(ids))
     sums, start = np.zeros((len(unique), rows[0].shape[1]), np.float32), 0
     for each in rows:
         _add(sums, positions[start : start + len(each)], each)

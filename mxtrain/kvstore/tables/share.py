@@ -82,7 +82,7 @@ class TableShare:
         if update.clip:
             gradients = np.clip(gradients, np.float32(-update.clip), np.float32(update.clip))
         step = self.arena.records.step + 1
-        self.arena.update(sums.ids, gradients * np.float32(update.factor), step, update.rate)
+        self.arena.update(sums.ids, gradients, step, update.rate, update.factor)
         is_time = step % max(1, self.arena.options.expire_after // EXPIRY_PARTS) == 0
         self._has_expired = is_time and self.arena.expire(step) > 0
         self._moving_step, self._sums = step, None
@@ -96,5 +96,7 @@ def _summed(uses: list[RowGradients], width: int) -> RowSums:
     if not uses:
         return RowSums(NO_IDS, np.zeros((0, width), np.float32), 0)
     ordered = sorted(uses, key=lambda each: each[:2])
-    ids, gradients = sum_by_id([each.ids for each in ordered], [each.gradients for each in ordered])
+    _, _, ids, gradients = ordered[0]
+    if len(ordered) > 1:
+        ids, gradients = sum_by_id([each.ids for each in ordered], [each.gradients for each in ordered])
     return RowSums(ids, gradients, sum_of_squares(gradients))
