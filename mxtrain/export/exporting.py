@@ -78,7 +78,7 @@ def make(
                 )
             table = net if isinstance(net, OverRows) else None
             if table is not None:
-                compared_net = table.head
+                compared_net = table.head_of_rows()
             metadata = facts(checkpoint, task, graph, options)
             of_table = []
             if table is not None:

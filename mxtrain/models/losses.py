@@ -119,7 +119,7 @@ def label_cross_entropy(output: NDArray, label: NDArray, smoothing: float = 0.0)
 
     The two terms keep small losses and the gradient at 0 exact, which the usual one with |output| does not.
     """
-    target = (1 - smoothing) * label + smoothing / 2
+    target = (1 - smoothing) * label + smoothing / 2 if smoothing else label
     present, absent = mx.nd.Activation(-output, "softrelu"), mx.nd.Activation(output, "softrelu")
     return target * present + (1 - target) * absent
 

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fetch.h"
+
 #define GOLDEN 0x9E3779B97F4A7C15u
 #define STRIDE 0xD1B54A32D192ED03u
-#define LINE 64  /* bytes of the cache */
-#define AHEAD 16 /* slots whose memory is asked for before it is needed */
 
 static inline uint64_t mixed(uint64_t number) {
     number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -21,14 +21,6 @@ static inline uint64_t mixed(uint64_t number) {
 /* The place where an id is looked for first: it grows with the hash. */
 static inline size_t first_place(const Index *index, int64_t id) {
     return (size_t)((mixed((uint64_t)id) >> 32) * index->num_places >> 32);
-}
-
-/* Ask for the memory of a row: it begins and ends anywhere in lines of the cache. */
-static inline void fetch_row(const float *array, size_t slot, size_t width) {
-    if (!array) return;
-    const float *row = array + slot * width;
-    for (size_t at = 0; at < width; at += LINE / sizeof(float)) __builtin_prefetch(row + at, 1);
-    __builtin_prefetch(row + width - 1, 1);
 }
 
 void find_slots(const Index *index, const int64_t *wanted, size_t count, int64_t *slots) {

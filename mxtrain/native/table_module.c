@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "fields.h"
 #include "table.h"
 
 /* The buffers of a call, which are given back together. */
@@ -386,6 +387,83 @@ static PyObject *move_slots(PyObject *module, PyObject *arguments) {
     return ended(&buffers, failed);
 }
 
+/* The sizes of samples' fields, from the numbers in a sample's sums, squares, positions and vectors; 0 where these do
+   not fit each other, nor the rows. */
+static int are_fields(Fields *shape, size_t num_positions, size_t num_vectors, size_t num_sums, size_t num_squares,
+                      size_t num_rows) {
+    if (!num_squares) return !num_positions && !num_vectors && !num_sums;
+    shape->samples = num_squares;
+    shape->fields = num_positions / num_squares;
+    shape->width = num_positions ? num_vectors / num_positions : 0;
+    size_t length = num_sums / num_squares;
+    shape->weights = length - shape->width;
+    return num_positions == shape->samples * shape->fields && num_vectors == num_positions * shape->width &&
+           num_sums == shape->samples * length && shape->width && length >= shape->width && num_rows % length == 0;
+}
+
+PyDoc_STRVAR(take_fields_doc,
+             "take_fields(rows, positions, vectors, sums, squares)\n\n"
+             "Write the parts of the rows at positions; see mxtrain/tables/field_sums.py.");
+
+static PyObject *take_parts(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_rows, *of_positions, *of_vectors, *of_sums, *of_squares;
+    if (!PyArg_ParseTuple(arguments, "OOOOO", &of_rows, &of_positions, &of_vectors, &of_sums, &of_squares)) return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t num_rows, count, num_vectors, num_sums, num_squares;
+    const float *rows = items_of(of_rows, 4, 0, &buffers, &num_rows, &failed);
+    const int64_t *positions = items_of(of_positions, 8, 0, &buffers, &count, &failed);
+    float *vectors = items_of(of_vectors, 4, 1, &buffers, &num_vectors, &failed);
+    float *sums = items_of(of_sums, 4, 1, &buffers, &num_sums, &failed);
+    float *squares = items_of(of_squares, 4, 1, &buffers, &num_squares, &failed);
+    Fields shape = {0, 0, 0, 0};
+    failed = failed || !are_fields(&shape, count, num_vectors, num_sums, num_squares, num_rows) ||
+             !are_within(positions, count, 0, count ? num_rows / (shape.weights + shape.width) : 0);
+    float *scratch = failed ? NULL : PyMem_Malloc((shape.width + 1) * sizeof *scratch);
+    if (scratch) {
+        PyThreadState *lock = PyEval_SaveThread();
+        take_fields(&shape, rows, positions, vectors, sums, squares, scratch);
+        PyEval_RestoreThread(lock);
+        PyMem_Free(scratch);
+    } else if (!failed) {
+        PyErr_NoMemory();
+        failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
+PyDoc_STRVAR(add_fields_doc,
+             "add_fields(rows, positions, vectors, of_vectors, of_sums, of_squares)\n\n"
+             "Add to the row at each position its gradient; see mxtrain/tables/field_sums.py.");
+
+static PyObject *add_parts(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *of_rows, *of_positions, *of_vectors, *of_their, *of_sums, *of_squares;
+    if (!PyArg_ParseTuple(arguments, "OOOOOO", &of_rows, &of_positions, &of_vectors, &of_their, &of_sums, &of_squares))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    int failed = 0;
+    size_t num_rows, count, num_vectors, num_their, num_sums, num_squares;
+    float *rows = items_of(of_rows, 4, 1, &buffers, &num_rows, &failed);
+    const int64_t *positions = items_of(of_positions, 8, 0, &buffers, &count, &failed);
+    const float *vectors = items_of(of_vectors, 4, 0, &buffers, &num_vectors, &failed);
+    const float *their = items_of(of_their, 4, 0, &buffers, &num_their, &failed);
+    const float *sums = items_of(of_sums, 4, 0, &buffers, &num_sums, &failed);
+    const float *squares = items_of(of_squares, 4, 0, &buffers, &num_squares, &failed);
+    Fields shape = {0, 0, 0, 0};
+    if (!failed && num_their == num_vectors &&
+        are_fields(&shape, count, num_vectors, num_sums, num_squares, num_rows) &&
+        are_within(positions, count, 0, count ? num_rows / (shape.weights + shape.width) : 0)) {
+        PyThreadState *lock = PyEval_SaveThread();
+        add_fields(&shape, rows, positions, vectors, their, sums, squares);
+        PyEval_RestoreThread(lock);
+    } else {
+        failed = 1;
+    }
+    return ended(&buffers, failed);
+}
+
 extern PyMethodDef table_methods[];
 PyMethodDef table_methods[] = {
     {"find_slots", find, METH_VARARGS, find_slots_doc},
@@ -400,5 +478,7 @@ PyMethodDef table_methods[] = {
     {"square_rows", squares_of_rows, METH_VARARGS, square_rows_doc},
     {"add_by_exponent", sums_by_exponent, METH_VARARGS, add_by_exponent_doc},
     {"move_rows", move_slots, METH_VARARGS, move_rows_doc},
+    {"take_fields", take_parts, METH_VARARGS, take_fields_doc},
+    {"add_fields", add_parts, METH_VARARGS, add_fields_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -16,6 +16,7 @@ from mxtrain.tables.options import TableOptions
 FUNCTIONS = (
     *("find_slots", "insert_slots", "hash_texts", "read_rows", "move_rows", "gather"),
     *("take_rows", "distinct_ids", "add_rows", "square_rows", "add_by_exponent", "find_records"),
+    *("take_fields", "add_fields"),
 )
 WAYS = ["C", "NumPy"]
 

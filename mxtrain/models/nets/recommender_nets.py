@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Any, Mapping, NamedTuple
 
 from mxtrain.models.contract import Shape
+from mxtrain.models.nets import field_parts
+from mxtrain.models.nets.field_parts import Parts
 from mxtrain.models.nets.table import MEAN, Table
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, NDArray
@@ -60,17 +62,31 @@ class OverRows(mx.gluon.Block):
 
     def forward(self, *arrays: NDArray) -> NDArray:
         """Return the outputs of samples, (samples, outputs)."""
-        return self.head(*self.head_inputs(*arrays).values())
+        named = dict(zip(self.names, arrays))
+        return self.head(*self.head.taken(self._parts(named)), *_numbers(named))
 
     def head_inputs(self, *arrays: NDArray) -> dict[str, NDArray]:
-        """Return what the head takes: rows, looked up and those of lists averaged, and numbers, if there are some."""
+        """Return what `head_of_rows` takes: rows, and numbers, if there are some."""
         named = dict(zip(self.names, arrays))
+        return {ROWS: self._rows(named), **dict(zip([NUMBERS], _numbers(named)))}
+
+    def head_of_rows(self) -> HeadOfRows:
+        """Return the head as a graph from rows, those of lists averaged, and numbers, if there are some."""
+        return HeadOfRows(self.head)
+
+    def _parts(self, named: Mapping[str, NDArray]) -> Parts:
+        sizes = self.head.sizes
+        if IDS in named and not self.lists and named[IDS].context.device_type == "cpu":
+            return self.rows.fields(named[IDS], sizes.outputs)
+        return sizes.parts(mx.nd, self._rows(named))
+
+    def _rows(self, named: Mapping[str, NDArray]) -> NDArray:
+        """Return what is looked up, (samples, fields, outputs + width)."""
         fields = [self.rows(named[IDS])] if IDS in named else []
         fields += [
             self.rows.pooled(named[name], named[name + LENGTHS], MEAN).expand_dims(1) for name in self.lists
         ]
-        rows = mx.nd.concat(*fields, dim=1) if len(fields) > 1 else fields[0]
-        return {ROWS: rows, **({NUMBERS: named[NUMBERS]} if NUMBERS in named else {})}
+        return mx.nd.concat(*fields, dim=1) if len(fields) > 1 else fields[0]
 
     @property
     def lists(self) -> list[str]:
@@ -79,7 +95,7 @@ class OverRows(mx.gluon.Block):
 
     @property
     def head_shapes(self) -> dict[str, Shape]:
-        """The shapes of what the head takes of a sample."""
+        """The shapes of what `head_of_rows` takes of a sample."""
         sizes = self.head.sizes
         rows = {ROWS: (sizes.num_fields, sizes.outputs + sizes.width)}
         return {**rows, **({NUMBERS: (sizes.num_numbers,)} if sizes.num_numbers else {})}
@@ -93,28 +109,40 @@ class Sizes(NamedTuple):
     width: int
     outputs: int
 
+    def parts(self, F: Any, rows: Any) -> Parts:
+        """Return the parts of rows, by MXNet's operators."""
+        return field_parts.of_rows(F, rows, self.num_fields, self.outputs, self.width)
+
 
 class Head(mx.gluon.HybridBlock):
-    """The layers behind what is looked up: rows (samples, fields, outputs + width), and numbers, if there are some."""
+    """The layers behind what is looked up: from the parts of rows that it takes, and numbers, if there are some."""
+
+    takes: tuple[str, ...] = ("sums", "vectors")
 
     def __init__(self, sizes: Sizes, prefix: str):
         super().__init__(prefix=prefix)
         self.sizes = sizes
 
-    def summed(self, F: Any, rows: Any) -> tuple[Any, Any]:
-        """Return the sums over all fields of their weights, (samples, outputs), and of their vectors.
+    def taken(self, parts: Parts) -> list[Any]:
+        """Return those of the parts that it takes."""
+        return [getattr(parts, name) for name in self.takes]
 
-        As a product of matrices, since MXNet adds over an axis in the middle number by number.
-        """
-        outputs, width = self.sizes.outputs, self.sizes.width
-        of_all_fields = F.tile(F.eye(outputs + width), reps=(1, self.sizes.num_fields))
-        sums = F.FullyConnected(rows, of_all_fields, no_bias=True, num_hidden=outputs + width)
+    def split(self, F: Any, sums: Any) -> tuple[Any, Any]:
+        """Return the sums of weights, (samples, outputs), and those of vectors, (samples, width)."""
+        outputs = self.sizes.outputs
         weights = F.slice_axis(sums, axis=1, begin=0, end=outputs)
         return weights, F.slice_axis(sums, axis=1, begin=outputs, end=None)
 
-    def vectors(self, F: Any, rows: Any) -> Any:
-        """Return the vectors, (samples, fields, width)."""
-        return F.slice_axis(rows, axis=2, begin=self.sizes.outputs, end=None)
+
+class HeadOfRows(mx.gluon.HybridBlock):
+    """A head that takes the rows themselves, as the graphs of exported nets do."""
+
+    def __init__(self, head: Head):
+        super().__init__(prefix="")
+        self.head = head
+
+    def hybrid_forward(self, F: Any, rows: Any, *numbers: Any) -> Any:
+        return self.head(*self.head.taken(self.head.sizes.parts(F, rows)), *numbers)
 
 
 class WideAndDeep(Head):
@@ -127,9 +155,9 @@ class WideAndDeep(Head):
                 self.wide = nn.Dense(sizes.outputs, prefix="wide_")
             self.deep = _layers(hidden, dropout, sizes.outputs)
 
-    def hybrid_forward(self, F: Any, rows: Any, numbers: Any = None) -> Any:
-        weights, _ = self.summed(F, rows)
-        return self.wide_and_deep(F, weights, F.flatten(self.vectors(F, rows)), numbers)
+    def hybrid_forward(self, F: Any, sums: Any, vectors: Any, numbers: Any = None) -> Any:
+        weights, _ = self.split(F, sums)
+        return self.wide_and_deep(F, weights, F.flatten(vectors), numbers)
 
     def wide_and_deep(self, F: Any, weights: Any, flat: Any, numbers: Any) -> Any:
         """Return the outputs, from the summed weights and each sample's vectors, one behind the other."""
@@ -144,6 +172,8 @@ class DeepFm(WideAndDeep):
     It is half of what the square of the sum of all vectors has more than the sum of their squares.
     """
 
+    takes = ("sums", "vectors", "squares")
+
     def __init__(self, sizes: Sizes, hidden: tuple[int, ...], dropout: float):
         super().__init__(sizes, hidden, dropout)
         if sizes.num_numbers:
@@ -151,17 +181,17 @@ class DeepFm(WideAndDeep):
                 shape = (1, sizes.num_numbers, sizes.width)
                 self.of_numbers = self.params.get("of_numbers", shape=shape, init=mx.init.Uniform(0.01))
 
-    def hybrid_forward(self, F: Any, rows: Any, numbers: Any = None, of_numbers: Any = None) -> Any:
-        weights, total = self.summed(F, rows)
-        flat = F.flatten(self.vectors(F, rows))
-        squares = self._dot_ones(F, F.square(flat), self.sizes.num_fields * self.sizes.width)
+    def hybrid_forward(
+        self, F: Any, sums: Any, vectors: Any, squares: Any, numbers: Any = None, of_numbers: Any = None
+    ) -> Any:
+        weights, total = self.split(F, sums)
         if numbers is not None:
             of_numbers = F.reshape(of_numbers, shape=(-3, -2))  # without the axis of samples
             total = total + F.dot(numbers, of_numbers)
             of_number = self._dot_ones(F, F.square(of_numbers), self.sizes.width)
             squares = squares + F.dot(F.square(numbers), of_number)
         pairs = self._dot_ones(F, F.square(total), self.sizes.width) - squares
-        return F.broadcast_add(self.wide_and_deep(F, weights, flat, numbers), 0.5 * pairs)
+        return F.broadcast_add(self.wide_and_deep(F, weights, F.flatten(vectors), numbers), 0.5 * pairs)
 
     def _dot_ones(self, F: Any, matrix: Any, width: int) -> Any:
         """Return the sum of each row of a matrix of this width, as a column."""
@@ -178,15 +208,17 @@ class Dlrm(Head):
     def __init__(self, sizes: Sizes, bottom: tuple[int, ...], hidden: tuple[int, ...], dropout: float):
         super().__init__(sizes, prefix="dlrm_")
         self._count = sizes.num_fields + bool(sizes.num_numbers)
+        if self._count == 1:  # no pair: of an input that nothing uses MXNet makes no graph
+            self.takes = ("sums",)
         with self.name_scope():
             if sizes.num_numbers:
                 self.bottom = _layers(bottom, dropout, sizes.width, prefix="bottom_")
             self.top = _layers(hidden, dropout, sizes.outputs)
             self.direct = nn.Dense(sizes.outputs, use_bias=False, prefix="direct_")
 
-    def hybrid_forward(self, F: Any, rows: Any, numbers: Any = None) -> Any:
-        weights, _ = self.summed(F, rows)
-        vectors, found = self.vectors(F, rows), []
+    def hybrid_forward(self, F: Any, sums: Any, vectors: Any = None, numbers: Any = None) -> Any:
+        weights, _ = self.split(F, sums)
+        found = []
         if numbers is not None:
             of_numbers = self.bottom(numbers)
             vectors = F.concat(F.expand_dims(of_numbers, axis=1), vectors, dim=1)
@@ -207,6 +239,10 @@ def _layers(hidden: tuple[int, ...], dropout: float, outputs: int, prefix: str =
             found.add(nn.Dense(width, activation="relu"), *([nn.Dropout(dropout)] if dropout else []))
         found.add(nn.Dense(outputs))
     return found
+
+
+def _numbers(named: Mapping[str, NDArray]) -> list[NDArray]:
+    return [named[NUMBERS]] if NUMBERS in named else []
 
 
 def _sizes(inputs: Inputs, outputs: int, width: int) -> Sizes:

@@ -8,12 +8,14 @@ neither its Embedding nor its row-sparse arrays are used.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Sequence
 
 import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array
+from mxtrain.models.nets import field_parts
+from mxtrain.models.nets.field_parts import FieldUse, Parts
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 from mxtrain.runtime.memory import memory
@@ -93,7 +95,7 @@ class Table(mx.gluon.Block):
         self.source: RowSource | None = None  # until there is one, rows are as they begin
         self.expected: list[Lookup] = []  # of micro-batches to come, so that their ids are sorted once
         # By device, in the order of calls, until their gradients are taken.
-        self.uses: dict[Device, list[Use]] = {}
+        self.uses: dict[Device, list[Use | FieldUse]] = {}
 
     def forward(self, ids: NDArray) -> NDArray:
         """Return the row of each id: an array of the shape of `ids`, and the width."""
@@ -112,7 +114,15 @@ class Table(mx.gluon.Block):
         factors = (1 / counts[lists]).astype(np.float32) if by == MEAN else None
         return self._looked_up(self._known(ids)[is_there], ids.shape[:1], ids.context, lists, factors)
 
-    def take_uses(self, device: Device) -> list[Use]:
+    def fields(self, ids: NDArray, num_weights: int) -> Parts:
+        """Return the parts of the rows of ids, (samples, fields), that begin with so many weights; on a CPU."""
+        _, unique, positions = self._lookup(self._known(ids).reshape(-1))
+        parts = field_parts.looked_up(self.rows(unique), positions, ids.shape, num_weights)
+        if self._has_gradients():
+            self._note(FieldUse(unique, positions, num_weights, parts), parts, ids.context)
+        return parts
+
+    def take_uses(self, device: Device) -> list[Use | FieldUse]:
         """Return the uses of a device since the last call, in the order of calls."""
         return self.uses.pop(device, [])
 
@@ -162,12 +172,19 @@ class Table(mx.gluon.Block):
             if lists is not None:
                 rows = sums.summed(lists, rows, shape[0])
             looked_up[:] = rows.reshape(looked_up.shape)
-        if mx.autograd.is_recording() and not self.is_frozen:
-            # As `attach_grad` does, which fills what the backward pass will write anyway.
-            mx.autograd.mark_variables([looked_up], [mx.nd.empty(looked_up.shape, ctx=device)])
-            use = Use(unique, positions, lists, factors, looked_up)
-            self.uses.setdefault(device, []).append(use)
+        if self._has_gradients():
+            self._note(Use(unique, positions, lists, factors, looked_up), [looked_up], device)
         return looked_up
+
+    def _has_gradients(self) -> bool:
+        return mx.autograd.is_recording() and not self.is_frozen
+
+    def _note(self, use: Use | FieldUse, arrays: Sequence[NDArray], device: Device) -> None:
+        """Note a use, of whose arrays gradients come back."""
+        # As `attach_grad` does, which fills what the backward pass will write anyway.
+        gradients = [mx.nd.empty(each.shape, ctx=device) for each in arrays]
+        mx.autograd.mark_variables(list(arrays), gradients)
+        self.uses.setdefault(device, []).append(use)
 
 
 def tables_of(net: Block) -> list[Table]:

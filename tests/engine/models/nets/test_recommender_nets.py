@@ -16,6 +16,7 @@ from mxtrain.runtime.types import Block
 INPUTS = {
     "ids": {IDS: (5,)},
     "one field": {IDS: (1,)},
+    "numbers": {NUMBERS: (3,), IDS: (5,)},
     "all": {NUMBERS: (3,), IDS: (4,), "tags": (6,), "tags" + LENGTHS: ()},
     "lists": {"tags": (6,), "tags" + LENGTHS: (), "seen": (2,), "seen" + LENGTHS: ()},
 }
@@ -115,13 +116,38 @@ def test_gradients_of_rows_are_those_of_differences(name: str) -> None:
     numbers = mx.nd.array(rng.standard_normal((SAMPLES, 3)))
     leaf = mx.nd.array(rows)
     leaf.attach_grad()
+    head = net.head_of_rows()
     with mx.autograd.record():
-        net.head(leaf, numbers).sum().backward()
+        head(leaf, numbers).sum().backward()
     for _ in range(12):
         direction = rng.standard_normal(rows.shape).astype(np.float32)
         ends = [
-            net.head(mx.nd.array(rows + side * 1e-2 * direction), numbers).sum().asscalar()
+            head(mx.nd.array(rows + side * 1e-2 * direction), numbers).sum().asscalar()
             for side in (1, -1)
         ]
         slope = (ends[0] - ends[1]) / 2e-2
         assert slope == pytest.approx(float((leaf.grad.asnumpy() * direction).sum()), rel=2e-2, abs=0.1)
+
+
+@pytest.mark.parametrize("inputs", ["ids", "one field", "numbers"])
+@pytest.mark.parametrize("name", ["wide_deep", "deepfm", "dlrm"])
+def test_looked_up_in_one_pass_or_by_operators_all_is_the_same(name: str, inputs: str) -> None:
+    options = {"bottom": (5,)} if name == "dlrm" else {}
+    mx.random.seed(0)
+    net = getattr(recommender_nets, name)(INPUTS[inputs], 2, width=WIDTH, **TABLE, **HIDDEN, **options)
+    net.initialize(mx.init.Uniform(0.5))
+    arrays = [mx.nd.array(each, dtype=each.dtype) for each in batch(INPUTS[inputs]).values()]
+    taken = net.head_inputs(*arrays)
+    rows = taken["rows"]
+    rows.attach_grad()
+    with mx.autograd.record():
+        by_operators = net.head_of_rows()(*taken.values())
+        (by_operators**2).backward()
+    with mx.autograd.record():
+        answer = net(*arrays)
+        (answer**2).backward()
+    np.testing.assert_allclose(answer.asnumpy(), by_operators.asnumpy(), rtol=1e-5, atol=1e-6)
+    (use,) = net.rows.take_uses(mx.cpu())
+    expected = np.zeros((len(use.ids), 2 + WIDTH))
+    np.add.at(expected, use.positions, rows.grad.asnumpy().reshape(-1, 2 + WIDTH))
+    np.testing.assert_allclose(use.gradients(), expected, rtol=1e-4, atol=1e-5)
