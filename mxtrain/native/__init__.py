@@ -75,6 +75,6 @@ square_rows: Function | None = getattr(_built, "square_rows", None)
 add_by_exponent: Function | None = getattr(_built, "add_by_exponent", None)
 distinct_ids: Function | None = getattr(_built, "distinct_ids", None)
 # take_fields(rows, positions, vectors, sums, squares), add_fields(rows, positions, vectors, of_vectors, of_sums,
-# of_squares): see tables/field_sums.py
+# of_squares): see tables/sums.py
 take_fields: Function | None = getattr(_built, "take_fields", None)
 add_fields: Function | None = getattr(_built, "add_fields", None)

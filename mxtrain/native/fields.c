@@ -1,4 +1,4 @@
-/* Each function has a twin in mxtrain/tables/field_sums.py with the same bits: fields are added one after the other, and
+/* Each function has a twin in mxtrain/tables/sums.py with the same bits: fields are added one after the other, and
    columns from left to right. */
 
 #include "fields.h"

@@ -1,4 +1,4 @@
-/* Rows of fields: see mxtrain/tables/field_sums.py. */
+/* Rows of fields: see mxtrain/tables/sums.py. */
 
 #ifndef MXTRAIN_FIELDS_H
 #define MXTRAIN_FIELDS_H

@@ -403,7 +403,7 @@ static int are_fields(Fields *shape, size_t num_positions, size_t num_vectors, s
 
 PyDoc_STRVAR(take_fields_doc,
              "take_fields(rows, positions, vectors, sums, squares)\n\n"
-             "Write the parts of the rows at positions; see mxtrain/tables/field_sums.py.");
+             "Write the parts of the rows at positions; see mxtrain/tables/sums.py.");
 
 static PyObject *take_parts(PyObject *module, PyObject *arguments) {
     (void)module;
@@ -435,7 +435,7 @@ static PyObject *take_parts(PyObject *module, PyObject *arguments) {
 
 PyDoc_STRVAR(add_fields_doc,
              "add_fields(rows, positions, vectors, of_vectors, of_sums, of_squares)\n\n"
-             "Add to the row at each position its gradient; see mxtrain/tables/field_sums.py.");
+             "Add to the row at each position its gradient; see mxtrain/tables/sums.py.");
 
 static PyObject *add_parts(PyObject *module, PyObject *arguments) {
     (void)module;

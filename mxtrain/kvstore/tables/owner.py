@@ -19,8 +19,9 @@ class RowGradients(NamedTuple):
 
     position: int  # of the micro-batch in its step
     place: int  # of the use among those of the micro-batch
-    ids: Array  # each once
+    ids: Array
     gradients: Array  # a row for each id
+    are_distinct: bool = False  # each id is known to be there once
 
 
 class RowPull(Protocol):

@@ -96,7 +96,7 @@ def _summed(uses: list[RowGradients], width: int) -> RowSums:
     if not uses:
         return RowSums(NO_IDS, np.zeros((0, width), np.float32), 0)
     ordered = sorted(uses, key=lambda each: each[:2])
-    _, _, ids, gradients = ordered[0]
-    if len(ordered) > 1:
+    ids, gradients = ordered[0].ids, ordered[0].gradients
+    if len(ordered) > 1 or not ordered[0].are_distinct:
         ids, gradients = sum_by_id([each.ids for each in ordered], [each.gradients for each in ordered])
     return RowSums(ids, gradients, sum_of_squares(gradients))

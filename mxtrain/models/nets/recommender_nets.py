@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, Mapping, NamedTuple
 
 from mxtrain.models.contract import Shape
-from mxtrain.models.nets import field_parts
-from mxtrain.models.nets.field_parts import Parts
+from mxtrain.models.nets import fields
+from mxtrain.models.nets.fields import Fields
 from mxtrain.models.nets.table import MEAN, Table
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, NDArray
@@ -63,7 +63,7 @@ class OverRows(mx.gluon.Block):
     def forward(self, *arrays: NDArray) -> NDArray:
         """Return the outputs of samples, (samples, outputs)."""
         named = dict(zip(self.names, arrays))
-        return self.head(*self.head.taken(self._parts(named)), *_numbers(named))
+        return self.head(*self.head.taken(self._fields(named)), *_numbers(named))
 
     def head_inputs(self, *arrays: NDArray) -> dict[str, NDArray]:
         """Return what `head_of_rows` takes: rows, and numbers, if there are some."""
@@ -74,11 +74,11 @@ class OverRows(mx.gluon.Block):
         """Return the head as a graph from rows, those of lists averaged, and numbers, if there are some."""
         return HeadOfRows(self.head)
 
-    def _parts(self, named: Mapping[str, NDArray]) -> Parts:
+    def _fields(self, named: Mapping[str, NDArray]) -> Fields:
         sizes = self.head.sizes
         if IDS in named and not self.lists and named[IDS].context.device_type == "cpu":
             return self.rows.fields(named[IDS], sizes.outputs)
-        return sizes.parts(mx.nd, self._rows(named))
+        return sizes.fields_of(mx.nd, self._rows(named))
 
     def _rows(self, named: Mapping[str, NDArray]) -> NDArray:
         """Return what is looked up, (samples, fields, outputs + width)."""
@@ -109,13 +109,13 @@ class Sizes(NamedTuple):
     width: int
     outputs: int
 
-    def parts(self, F: Any, rows: Any) -> Parts:
-        """Return the parts of rows, by MXNet's operators."""
-        return field_parts.of_rows(F, rows, self.num_fields, self.outputs, self.width)
+    def fields_of(self, F: Any, rows: Any) -> Fields:
+        """Return the fields of rows, by MXNet's operators."""
+        return fields.of_rows(F, rows, self.num_fields, self.outputs, self.width)
 
 
 class Head(mx.gluon.HybridBlock):
-    """The layers behind what is looked up: from the parts of rows that it takes, and numbers, if there are some."""
+    """The layers behind what is looked up: from what it takes of fields, and numbers, if there are some."""
 
     takes: tuple[str, ...] = ("sums", "vectors")
 
@@ -123,9 +123,9 @@ class Head(mx.gluon.HybridBlock):
         super().__init__(prefix=prefix)
         self.sizes = sizes
 
-    def taken(self, parts: Parts) -> list[Any]:
-        """Return those of the parts that it takes."""
-        return [getattr(parts, name) for name in self.takes]
+    def taken(self, of_samples: Fields) -> list[Any]:
+        """Return what it takes of samples' fields."""
+        return [getattr(of_samples, name) for name in self.takes]
 
     def split(self, F: Any, sums: Any) -> tuple[Any, Any]:
         """Return the sums of weights, (samples, outputs), and those of vectors, (samples, width)."""
@@ -142,7 +142,7 @@ class HeadOfRows(mx.gluon.HybridBlock):
         self.head = head
 
     def hybrid_forward(self, F: Any, rows: Any, *numbers: Any) -> Any:
-        return self.head(*self.head.taken(self.head.sizes.parts(F, rows)), *numbers)
+        return self.head(*self.head.taken(self.head.sizes.fields_of(F, rows)), *numbers)
 
 
 class WideAndDeep(Head):

@@ -14,8 +14,8 @@ import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array
-from mxtrain.models.nets import field_parts
-from mxtrain.models.nets.field_parts import FieldUse, Parts
+from mxtrain.models.nets import fields
+from mxtrain.models.nets.fields import Fields, FieldUse
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 from mxtrain.runtime.memory import memory
@@ -114,13 +114,13 @@ class Table(mx.gluon.Block):
         factors = (1 / counts[lists]).astype(np.float32) if by == MEAN else None
         return self._looked_up(self._known(ids)[is_there], ids.shape[:1], ids.context, lists, factors)
 
-    def fields(self, ids: NDArray, num_weights: int) -> Parts:
-        """Return the parts of the rows of ids, (samples, fields), that begin with so many weights; on a CPU."""
+    def fields(self, ids: NDArray, num_weights: int) -> Fields:
+        """Return the fields of samples by their ids, (samples, fields); rows begin with so many weights. On a CPU."""
         _, unique, positions = self._lookup(self._known(ids).reshape(-1))
-        parts = field_parts.looked_up(self.rows(unique), positions, ids.shape, num_weights)
+        looked_up = fields.looked_up(self.rows(unique), positions, ids.shape, num_weights)
         if self._has_gradients():
-            self._note(FieldUse(unique, positions, num_weights, parts), parts, ids.context)
-        return parts
+            self._note(FieldUse(unique, positions, num_weights, looked_up), looked_up, ids.context)
+        return looked_up
 
     def take_uses(self, device: Device) -> list[Use | FieldUse]:
         """Return the uses of a device since the last call, in the order of calls."""

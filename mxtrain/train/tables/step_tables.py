@@ -111,7 +111,8 @@ class StepTables:
         for number, table in enumerate(self.tables):
             for place, use in enumerate(table.take_uses(device)):
                 if len(use.ids):
-                    self.owners.push(number, RowGradients(position, place, use.ids, use.gradients()))
+                    gradients = RowGradients(position, place, use.ids, use.gradients(), are_distinct=True)
+                    self.owners.push(number, gradients)
 
     def finish(self) -> int | None:
         """Wait for all workers' gradients; see `TableOwners.finish`."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mxtrain import native
-from mxtrain.tables import field_sums
+from mxtrain.tables import sums as row_sums
 from tests.support.tables import go_way
 
 SHAPES = [(1, 1, 0, 1), (5, 3, 1, 4), (3, 1, 2, 17), (64, 26, 1, 16), (2, 40, 3, 7), (1, 3, 1, 300)]
@@ -25,8 +25,8 @@ def arrays(samples: int, fields: int, weights: int, width: int) -> tuple[Any, ..
 def both_ways(shape: tuple[int, int, int, int]) -> tuple[list[Any], Any]:
     rows, positions, shapes, gradients = arrays(*shape)
     parts = [np.full(each, np.nan, np.float32) for each in shapes]
-    field_sums.take(rows, positions, *parts)
-    return parts, field_sums.gradients(positions, len(rows), shape[2], parts[0], *gradients)
+    row_sums.take_fields(rows, positions, *parts)
+    return parts, row_sums.field_gradients(positions, len(rows), shape[2], parts[0], *gradients)
 
 
 @pytest.mark.parametrize("way", ["C", "NumPy"])
@@ -36,7 +36,7 @@ def test_parts_and_gradients_are_those_of_plain_sums(
 ) -> None:
     go_way(way, monkeypatch)
     (vectors, sums, squares), found = both_ways(shape)
-    rows, positions, shapes, (of_vectors, of_sums, of_squares) = arrays(*shape)
+    rows, positions, _, (of_vectors, of_sums, of_squares) = arrays(*shape)
     wide = rows[positions].astype(np.float64).reshape(*shape[:2], -1)
     assert np.array_equal(vectors, wide[:, :, shape[2] :])
     np.testing.assert_allclose(sums, wide.sum(axis=1), rtol=1e-5, atol=1e-5)

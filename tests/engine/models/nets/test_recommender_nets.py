@@ -122,8 +122,7 @@ def test_gradients_of_rows_are_those_of_differences(name: str) -> None:
     for _ in range(12):
         direction = rng.standard_normal(rows.shape).astype(np.float32)
         ends = [
-            head(mx.nd.array(rows + side * 1e-2 * direction), numbers).sum().asscalar()
-            for side in (1, -1)
+            head(mx.nd.array(rows + side * 1e-2 * direction), numbers).sum().asscalar() for side in (1, -1)
         ]
         slope = (ends[0] - ends[1]) / 2e-2
         assert slope == pytest.approx(float((leaf.grad.asnumpy() * direction).sum()), rel=2e-2, abs=0.1)
