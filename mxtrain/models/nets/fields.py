@@ -42,7 +42,7 @@ class FieldUse(NamedTuple):
         )
 
 
-def looked_up(rows: Array, positions: Array, shape: tuple[int, int], num_weights: int) -> Fields:
+def looked_up(rows: Array, positions: Array, shape: tuple[int, ...], num_weights: int) -> Fields:
     """Return the fields of samples, whose rows are at `positions`, in this process's memory."""
     samples, length = shape[0], rows.shape[1]
     fields = Fields(*map(mx.nd.empty, ((*shape, length - num_weights), (samples, length), (samples, 1))))

@@ -181,7 +181,7 @@ class DeepFm(WideAndDeep):
                 shape = (1, sizes.num_numbers, sizes.width)
                 self.of_numbers = self.params.get("of_numbers", shape=shape, init=mx.init.Uniform(0.01))
 
-    def hybrid_forward(
+    def hybrid_forward(  # type: ignore[override]  # MXNet calls it with what this head takes
         self, F: Any, sums: Any, vectors: Any, squares: Any, numbers: Any = None, of_numbers: Any = None
     ) -> Any:
         weights, total = self.split(F, sums)
