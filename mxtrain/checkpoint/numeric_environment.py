@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Mapping
 
+from mxtrain import native
 from mxtrain.config import Run, batch_plan
 from mxtrain.core.system import kernels, machine, wheels
 
@@ -16,7 +17,7 @@ def here(run: Run, local_workers: int) -> dict[str, Any]:
     """Return what `run` computes with in this process, one of `local_workers` on this machine."""
     return {
         "versions": wheels.versions(),
-        "kernels": kernels.used(),
+        "kernels": {**kernels.used(), **native.kernels()},
         "threads": machine.openmp_threads(run.layout.threads, local_workers),
     }
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import mxtrain
-from mxtrain import config
+from mxtrain import config, native
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.resume import ResumePoint
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
@@ -151,7 +151,7 @@ def _environment(run: config.Run) -> dict[str, Any]:
         "wheels": wheels.installed(),
         "distributions": distributions.installed(),
         "lock": distributions.lock(),
-        "kernels": kernels.used(),
+        "kernels": {**kernels.used(), **native.kernels()},
         "amp_table": autocast_costs.digest_of_run(run.model.amp, run.model.amp_table),
         "host": platform.node(),
         "git": _git_state(),

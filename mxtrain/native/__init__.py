@@ -1,8 +1,8 @@
 """The C extension: boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, checksums, MXNet's
-random numbers, exact sums, and rows of tables.
+random numbers, exact sums, rows of tables, and operators for MXNet's graphs.
 
-Owns importing it. It is built where mxtrain is installed with a C compiler, and needs AVX2. Without it all functions
-but `crc32` are None: their callers do the same in more time, or leave restart markers out.
+Owns importing it. It is built where mxtrain is installed with a C compiler, and needs AVX2 and FMA. Without it all
+functions but `crc32` are None: their callers do the same in more time, or leave restart markers out.
 """
 
 from __future__ import annotations
@@ -78,3 +78,11 @@ distinct_ids: Function | None = getattr(_built, "distinct_ids", None)
 # of_squares): see tables/sums.py
 take_fields: Function | None = getattr(_built, "take_fields", None)
 add_fields: Function | None = getattr(_built, "add_fields", None)
+
+# The library with operators that MXNet can load, see runtime/own_operators.py; None where it is not built
+LIBRARY: str | None = getattr(_built, "__file__", None)
+
+
+def kernels() -> dict[str, str]:
+    """Return the kernels of these operators, as `core/system/kernels.py` has those of others; none without them."""
+    return {"mxtrain": "FMA"} if LIBRARY else {}

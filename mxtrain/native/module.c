@@ -353,8 +353,9 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__built(void);
 PyMODINIT_FUNC PyInit__built(void) {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("pclmul")) {
-        PyErr_SetString(PyExc_ImportError, "this machine has no AVX2, BMI2 or PCLMULQDQ");
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2") ||
+        !__builtin_cpu_supports("pclmul")) {
+        PyErr_SetString(PyExc_ImportError, "this machine has no AVX2, FMA, BMI2 or PCLMULQDQ");
         return NULL;
     }
     PyObject *module = PyModule_Create(&definition);

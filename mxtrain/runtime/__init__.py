@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from mxtrain.core.errors import OutOfMemory, UsageError
 from mxtrain.core.system import kernels, libraries, out_of_memory, wheels
-from mxtrain.runtime import import_hook, mxnet_repairs, numpy_names, openmp, operator_code
+from mxtrain.runtime import import_hook, mxnet_repairs, numpy_names, openmp, operator_code, own_operators
 from mxtrain.runtime.failed_imports import CannotImport, explained, require_opencv, why_not
 from mxtrain.runtime.import_shims import (
     bare_packages,
@@ -131,6 +131,7 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
         mxnet = sys.modules["mxnet"]
         setattr(mxnet, THREADS, threads)
         mxnet_repairs.repair(mxnet)
+        own_operators.load(mxnet, threads)
         # oneDNN reads its variable at its first operation, and no more.
         with kernels.onednn_variable() as is_needed:
             if is_needed:

@@ -1,6 +1,7 @@
-/* Random tables through every function of table.c, in arrays as long as they have to be and no longer, and compared with
+/* Random tables through every function of table.c and fields.c, in arrays as long as they have to be and no longer, and compared with
    loops that look at all that there is; built with sanitizers, which end it where memory is misused. */
 
+#include "fields.h"
 #include "table.h"
 
 #include <math.h>
@@ -56,7 +57,7 @@ static void try_rows(size_t width, size_t num_slots, size_t count) {
     for (size_t at = 0; at < width * count; at++) gradients[at] = number();
     for (size_t at = 0; at < count; at++) slots[at] = (int64_t)drawn(num_slots);
     for (int optimizer = SGD; optimizer <= ADAM; optimizer++) {
-        Movement movement = {(Optimizer)optimizer, rows, first, second, single, other, 0.1f, 0.9f, 0.9f, 0.99f, 1e-8f,
+        Movement movement = {(Optimizer)optimizer, rows, first, second, single, other, 0.5f, 0.1f, 0.9f, 0.9f, 0.99f, 1e-8f,
                              (float)drawn(2) / 8};
         move_rows(&movement, width, slots, gradients, count);
     }
@@ -119,6 +120,46 @@ static void try_file(size_t record_bytes, size_t num_records, size_t count) {
     free(records), free(answers), free(are_there), free(ids);
 }
 
+static float *numbers(size_t count) {
+    float *found = room(count, 4);
+    for (size_t at = 0; at < count; at++) found[at] = number();
+    return found;
+}
+
+static void try_fields(Fields shape, size_t num_rows) {
+    size_t length = shape.weights + shape.width, count = shape.samples * shape.fields;
+    float *rows = numbers(num_rows * length), *vectors = room(count * shape.width, 4);
+    float *sums = room(shape.samples * length, 4), *squares = room(shape.samples, 4), *scratch = room(shape.width, 4);
+    float *of_vectors = numbers(count * shape.width), *of_sums = numbers(shape.samples * length);
+    float *of_squares = numbers(shape.samples), *gradients = room(num_rows * length, 4);
+    double *expected = room(num_rows * length, 8);
+    int64_t *positions = room(count, 8);
+    for (size_t at = 0; at < count; at++) positions[at] = (int64_t)drawn(num_rows);
+    take_fields(&shape, rows, positions, vectors, sums, squares, scratch);
+    add_fields(&shape, gradients, positions, vectors, of_vectors, of_sums, of_squares);
+    for (size_t sample = 0; sample < shape.samples; sample++) {
+        double sum_of_squares = 0;
+        for (size_t column = 0; column < length; column++) {
+            double sum = 0;
+            for (size_t field = 0; field < shape.fields; field++) {
+                size_t place = sample * shape.fields + field, row = (size_t)positions[place] * length + column;
+                sum += rows[row];
+                expected[row] += of_sums[sample * length + column];
+                if (column < shape.weights) continue;
+                sum_of_squares += (double)rows[row] * rows[row];
+                expected[row] += of_vectors[place * shape.width + column - shape.weights];
+                expected[row] += 2.0 * of_squares[sample] * rows[row];
+                check(vectors[place * shape.width + column - shape.weights] == rows[row], "another vector");
+            }
+            check(fabs(sum - sums[sample * length + column]) < 1e-4, "another sum of fields");
+        }
+        check(fabs(sum_of_squares - squares[sample]) < 1e-3, "another sum of squares of fields");
+    }
+    for (size_t at = 0; at < num_rows * length; at++) check(fabs(expected[at] - gradients[at]) < 1e-3, "another gradient");
+    free(rows), free(vectors), free(sums), free(squares), free(scratch), free(of_vectors), free(of_sums);
+    free(of_squares), free(gradients), free(expected), free(positions);
+}
+
 int main(int count, char **arguments) {
     long num_rounds = count > 1 ? atol(arguments[1]) : 1;
     for (long round = 0; round < num_rounds; round++) {
@@ -126,6 +167,8 @@ int main(int count, char **arguments) {
         try_rows(1 + (size_t)drawn(40), 1 + (size_t)drawn(100), (size_t)drawn(100));
         try_file(8 + (size_t)drawn(30), (size_t)drawn(100), (size_t)drawn(50));
         try_texts((size_t)drawn(100), (size_t)drawn(20));
+        try_fields((Fields){(size_t)drawn(9), (size_t)drawn(9), (size_t)drawn(4), 1 + (size_t)drawn(40)},
+                   1 + (size_t)drawn(30));
     }
     printf("%ld\n", num_rounds);
     return 0;

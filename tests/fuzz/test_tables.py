@@ -11,7 +11,8 @@ from tests.support import sanitized
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sanitized.built(tmp_path_factory.mktemp("tables"), Path(__file__).with_name("tables.c"), "table.c")
+    source = Path(__file__).with_name("tables.c")
+    return sanitized.built(tmp_path_factory.mktemp("tables"), source, "table.c", "fields.c")
 
 
 @pytest.mark.parametrize("num_rounds", [100, pytest.param(5000, marks=pytest.mark.slow)])

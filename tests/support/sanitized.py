@@ -22,9 +22,10 @@ BUILD = [
 ]
 
 
-def built(folder: Path, program: Path, tested: str = "*.c") -> Path:
-    """Return a program of this source and of what it tests, which needs no Python; skips without such a compiler."""
-    sources = [program, *(path for path in sorted(NATIVE.glob(tested)) if not path.stem.endswith("module"))]
+def built(folder: Path, program: Path, *tested: str) -> Path:
+    """Return a program of this source and of the files it tests, all that need no Python; skips without a compiler."""
+    files = [path for pattern in tested or ["*.c"] for path in sorted(NATIVE.glob(pattern))]
+    sources = [program, *(path for path in files if not path.stem.endswith("module"))]
     empty = folder / "empty.c"
     empty.write_text("int main(void) { return 0; }\n")
     if shutil.which("cc") is None or _build(folder / "empty", [empty]).returncode:

@@ -62,8 +62,11 @@ def used() -> dict[str, str]:
 
 
 def in_words(used_kernels: Mapping[str, str]) -> str:
-    """Return what `used()` of some machine has found, for a message."""
-    return f"OpenBLAS {used_kernels.get('openblas', UNKNOWN)}, oneDNN {used_kernels.get('onednn', UNKNOWN)}"
+    """Return what `used()` of some machine has found, and mxtrain's own kernels if there are some, for a message."""
+    own = f", mxtrain {used_kernels['mxtrain']}" if "mxtrain" in used_kernels else ""
+    return (
+        f"OpenBLAS {used_kernels.get('openblas', UNKNOWN)}, oneDNN {used_kernels.get('onednn', UNKNOWN)}{own}"
+    )
 
 
 def openblas() -> OpenBlas:

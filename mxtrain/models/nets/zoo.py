@@ -38,6 +38,7 @@ from mxtrain.models.rewrites import (
     rnn_weights,
     volumes,
 )
+from mxtrain.models.rewrites.attentions import with_own_attention
 from mxtrain.models.rewrites.graph_rewrites import Rewrite, Shape
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, Device, NDArray
@@ -54,7 +55,7 @@ AFTER_NARROWING = (
 )
 COLOURS = 3
 MOST_ERRORS = 100  # that a pass through a graph may leave with MXNet's engine
-TRAINING_REWRITES = (layer_norms.with_fast_layer_norms, broadcasts.with_fast_broadcasts)
+TRAINING_REWRITES = (with_own_attention, layer_norms.with_fast_layer_norms, broadcasts.with_fast_broadcasts)
 
 
 def rewrites(narrowing: Autocast | None) -> Sequence[Rewrite]:
@@ -70,10 +71,8 @@ def needed_rewrites(narrowing: Autocast | None) -> Sequence[Rewrite]:
 @contextlib.contextmanager
 def rewriting(narrowing: Autocast | None = None) -> Iterator[None]:
     """A block in which HybridBlocks are compiled by faster graphs, with PReLU's right gradient."""
-    rewriting_graphs = graph_rewrites.rewriting(
-        rewrites(narrowing), TRAINING_REWRITES, needed_rewrites(narrowing)
-    )
-    with prelu.repaired(), rewriting_graphs:
+    chosen = rewrites(narrowing), TRAINING_REWRITES, needed_rewrites(narrowing)
+    with prelu.repaired(), graph_rewrites.rewriting(*chosen):
         yield
 
 

@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from mxtrain import config
+from mxtrain import config, native
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import Run, schema
@@ -50,7 +50,7 @@ def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdenti
         "folder": _folder_id(out),
         "checkpoints": list(checkpoints),
         "savers": list(checkpoints.values()),
-        "kernels": kernels.used(),
+        "kernels": {**kernels.used(), **native.kernels()},
         "threads": run.layout.threads or machine.threads_of_variable(),
         "cores": machine.usable_cores(),
     }

@@ -1,0 +1,119 @@
+"""Attention by an operator of ours, which keeps the scores of a few tokens at a time in the cache.
+
+MXNet's two products and its softmax write the scores of all tokens for all tokens, five times a step; ours computes
+them twice, and none that is hidden from a whole block of tokens. It takes what is added to scores as an array without a
+gradient: a mask that comparisons have made. Any other, or dropout among the shares, leaves MXNet's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from mxtrain import native
+from mxtrain.models.rewrites.graph_rewrites import (
+    AddNode,
+    Graph,
+    Inputs,
+    Shapes,
+    in_bfloat16,
+    in_float32,
+    users_of,
+    with_replaced,
+)
+from mxtrain.runtime.own_operators import ATTENTION
+
+SCORES, OUTPUT = "_contrib_interleaved_matmul_selfatt_qk", "_contrib_interleaved_matmul_selfatt_valatt"
+SUMS = ("elemwise_add", "_plus")  # of arrays of one shape
+# What has no gradient, whatever it is made of.
+WITHOUT_GRADIENT = (
+    *("BlockGrad", "_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal", "_not_equal"),
+    *(
+        f"broadcast_{each}"
+        for each in ("equal", "greater", "greater_equal", "lesser", "lesser_equal", "not_equal")
+    ),
+    *(
+        f"_{each}_scalar"
+        for each in ("equal", "greater", "greater_equal", "lesser", "lesser_equal", "not_equal")
+    ),
+    *("ones_like", "zeros_like", "_ones", "_zeros", "_arange", "_contrib_arange_like", "argmax", "argmin"),
+)
+
+
+def with_own_attention(graph: Graph, shapes: Shapes) -> Graph:
+    """Return the graph with our attention in place of MXNet's where it can be; without the part in C the same graph."""
+    nodes = graph["nodes"]
+    if native.LIBRARY is None or all(node["op"] != OUTPUT for node in nodes):
+        return graph
+    users, are_float32 = users_of(graph), in_float32(graph) - in_bfloat16(graph)
+    added = {place: _added(graph, place, users, are_float32) for place in range(len(nodes))}
+    # An attention's own inputs are the projections and what is added to scores.
+    of_ours = [
+        node if entry is None else {**node, "inputs": [node["inputs"][0], entry]}
+        for node, entry in zip(nodes, added.values())
+    ]
+    replacements = {place: _own for place, entry in added.items() if entry is not None}
+    return with_replaced({**graph, "nodes": of_ours}, replacements) if replacements else graph
+
+
+def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
+    projected, added = inputs
+    name, heads = node["name"], node["attrs"]["heads"]
+    hidden = add({"op": "BlockGrad", "name": f"{name}_hidden", "attrs": {}, "inputs": [added]})
+    return add(
+        {"op": ATTENTION, "name": name, "attrs": {"heads": heads}, "inputs": [projected, [hidden, 0, 0]]}
+    )
+
+
+def _added(
+    graph: Graph, place: int, users: Mapping[int, list[int]], are_float32: set[int]
+) -> list[int] | None:
+    """Return what is added to the scores of the attention whose output is at `place`; None where MXNet's stays."""
+    nodes = graph["nodes"]
+    if nodes[place]["op"] != OUTPUT:
+        return None
+    projected, (shares, *_) = nodes[place]["inputs"]
+    if nodes[shares]["op"] != "softmax" or not _is_plain(nodes[shares]):
+        return None
+    total = nodes[shares]["inputs"][0][0]
+    if nodes[total]["op"] not in SUMS:
+        return None
+    (scores, *_), added = sorted(nodes[total]["inputs"], key=lambda entry: nodes[entry[0]]["op"] != SCORES)
+    is_ours = (
+        nodes[scores]["op"] == SCORES
+        and nodes[scores]["inputs"][0] == projected
+        and nodes[scores]["attrs"]["heads"] == nodes[place]["attrs"]["heads"]
+        # Whatever else looks at scores needs them; what else takes projections may add to their gradient in place,
+        # which an operator of a library writes.
+        and all(len(users[each]) == 1 for each in (shares, total, scores))
+        and not {shares, total, scores, projected[0]} & {head for head, *_ in graph["heads"]}
+        and sorted(users[projected[0]]) == sorted((scores, place))
+        and projected[0] in are_float32
+        and _has_no_gradient(graph, added[0])
+    )
+    return added if is_ours else None
+
+
+def _is_plain(softmax: Mapping[str, Any]) -> bool:
+    attributes = softmax.get("attrs", {})
+    return (
+        len(softmax["inputs"]) == 1
+        and attributes.get("axis", "-1") in ("-1", "2")
+        and attributes.get("temperature", "None") == "None"
+        and attributes.get("use_length", "False") == "False"
+        and attributes.get("dtype", "None") in ("None", "float32")
+    )
+
+
+def _has_no_gradient(graph: Graph, place: int) -> bool:
+    """Return whether no variable has a gradient by way of this node."""
+    seen: set[int] = set()
+    pending = [place]
+    while pending:
+        each = pending.pop()
+        if each in seen or graph["nodes"][each]["op"] in WITHOUT_GRADIENT:
+            continue
+        if graph["nodes"][each]["op"] == "null":
+            return False
+        seen.add(each)
+        pending += [source for source, *_ in graph["nodes"][each]["inputs"]]
+    return True

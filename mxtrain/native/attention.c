@@ -1,0 +1,275 @@
+/* A head of a sample is one thread's, in blocks of rows whose scores stay in the cache. What is hidden from all rows of a
+   block, before the first or behind the last token that one of them sees, is left out: its share would be 0. The shares
+   are made anew for the backward pass. */
+
+#include "attention.h"
+
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "product.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+#define omp_get_thread_num() 0
+#endif
+
+#define FMA __attribute__((target("avx2,fma")))
+#define BLOCK 48      /* rows of scores at a time */
+#define HIDDEN -1e9f  /* what is added to a score whose share is 0, or less */
+
+/* The arrays of a head, and where its results go. */
+typedef struct {
+    Matrix query, key, value;
+    const float *added;
+    size_t place, head;
+} Head;
+
+/* A part of the scores: rows from `row` on, columns from `first` to `end`. */
+typedef struct {
+    size_t row, rows, first, end;
+} Part;
+
+static size_t rounded(size_t count) { return (count + PANEL - 1) / PANEL * PANEL; }
+
+static Head head_of(const Attention *a, size_t place) {
+    size_t sample = place / a->heads, head = place % a->heads, row = a->batch * a->heads * 3 * a->width;
+    const float *begin = a->projected + (sample * a->heads + head) * 3 * a->width;
+    Head found = {{begin, row, 1}, {begin + a->width, row, 1}, {begin + 2 * a->width, row, 1},
+                  a->added + place * a->length * a->length, sample, head};
+    return found;
+}
+
+static Matrix transposed(Matrix matrix) {
+    Matrix turned = {matrix.numbers, matrix.column, matrix.row};
+    return turned;
+}
+
+static Matrix from_row(Matrix matrix, size_t row) {
+    Matrix rest = {matrix.numbers + row * matrix.row, matrix.row, matrix.column};
+    return rest;
+}
+
+/* Whether none of eight numbers that are added, or of fewer, leaves a share. */
+FMA static inline int are_hidden(const float *added, size_t count) {
+    if (count == 8)
+        return !_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(added), _mm256_set1_ps(HIDDEN), _CMP_NLT_UQ));
+    for (size_t at = 0; at < count; at++)
+        if (!(added[at] < HIDDEN)) return 0;
+    return 1;
+}
+
+/* Which columns, in eights, some row of a part sees; all of them where a row sees none. */
+static void find_seen(const float *added, size_t length, Part *part) {
+    size_t first = length, end = 0;
+    for (size_t row = part->row; row < part->row + part->rows; row++) {
+        const float *of_row = added + row * length;
+        size_t begin = 0, last = length;
+        if (last % 8 && are_hidden(of_row + last / 8 * 8, last % 8)) last = last / 8 * 8;
+        while (last && last % 8 == 0 && are_hidden(of_row + last - 8, 8)) last -= 8;
+        if (!last) {
+            first = 0, end = length;
+            break;
+        }
+        while (begin + 8 <= first && are_hidden(of_row + begin, 8)) begin += 8;
+        if (begin < first) first = begin;
+        if (last > end) end = last;
+    }
+    part->first = first / PANEL * PANEL;
+    part->end = end;
+}
+
+/* e to the power of numbers that are not above 0: 2^n times a polynomial, within 2 units of the last place. */
+FMA static inline __m256 exponential(__m256 x) {
+    x = _mm256_max_ps(x, _mm256_set1_ps(-87.0f));
+    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
+    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
+    __m256 p = _mm256_set1_ps(1.9875691500e-4f);
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.3981999507e-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.3334519073e-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1665795894e-2f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666665459e-1f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.0000001201e-1f));
+    p = _mm256_add_ps(_mm256_fmadd_ps(p, _mm256_mul_ps(r, r), r), _mm256_set1_ps(1));
+    __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    return _mm256_mul_ps(p, _mm256_castsi256_ps(power));
+}
+
+FMA static inline float sum_of(__m256 numbers) {
+    float all[8];
+    _mm256_storeu_ps(all, numbers);
+    return ((all[0] + all[4]) + (all[1] + all[5])) + ((all[2] + all[6]) + (all[3] + all[7]));
+}
+
+/* Turn a row of scores into shares: `count` of them, and behind these, up to a whole panel, zeros. */
+FMA static void share(float *scores, const float *added, float scale, size_t count) {
+    size_t whole = rounded(count), at = 0;
+    float largest = -INFINITY;
+    __m256 largest_of = _mm256_set1_ps(largest), scales = _mm256_set1_ps(scale);
+    for (; at + 8 <= count; at += 8) {
+        __m256 score = _mm256_fmadd_ps(_mm256_loadu_ps(scores + at), scales, _mm256_loadu_ps(added + at));
+        largest_of = _mm256_max_ps(largest_of, score);
+        _mm256_storeu_ps(scores + at, score);
+    }
+    for (; at < count; at++) {
+        scores[at] = fmaf(scores[at], scale, added[at]);
+        if (scores[at] > largest) largest = scores[at];
+    }
+    for (; at < whole; at++) scores[at] = -INFINITY;
+    float all[8];
+    _mm256_storeu_ps(all, largest_of);
+    for (at = 0; at < 8; at++)
+        if (all[at] > largest) largest = all[at];
+    /* What is no number stays none, and makes the whole row so. */
+    __m256 most = _mm256_set1_ps(largest), least = _mm256_set1_ps(-87.0f), sums = _mm256_setzero_ps();
+    for (at = 0; at < whole; at += 8) {
+        __m256 less = _mm256_sub_ps(_mm256_loadu_ps(scores + at), most);
+        __m256 each = _mm256_andnot_ps(_mm256_cmp_ps(less, least, _CMP_LT_OQ), exponential(less));
+        each = _mm256_blendv_ps(each, less, _mm256_cmp_ps(less, less, _CMP_UNORD_Q));
+        sums = _mm256_add_ps(sums, each);
+        _mm256_storeu_ps(scores + at, each);
+    }
+    __m256 factor = _mm256_set1_ps(1 / sum_of(sums));
+    for (at = 0; at < whole; at += 8)
+        _mm256_storeu_ps(scores + at, _mm256_mul_ps(_mm256_loadu_ps(scores + at), factor));
+}
+
+static Part part_from(const Attention *a, const Head *head, size_t row) {
+    Part part = {row, a->length - row < BLOCK ? a->length - row : BLOCK, 0, 0};
+    find_seen(head->added, a->length, &part);
+    return part;
+}
+
+/* Rows of a matrix, copied together: where they lie apart by pages they push each other out of the cache. */
+static Matrix side_by_side(Matrix from, size_t rows, size_t width, float *to) {
+    for (size_t row = 0; row < rows; row++) memcpy(to + row * width, from.numbers + row * from.row, width * sizeof *to);
+    Matrix copy = {to, width, 1};
+    return copy;
+}
+
+/* The numbers from a row of scores to the next; a power of two would have them push each other out of the cache. */
+static size_t stride_of(size_t length) { return rounded(length) + PANEL; }
+
+/* Scratch memory of a thread, cut into arrays. */
+typedef struct {
+    float *keys, *values, *keys_by_rows, *queries, *gradients, *rows, *shares, *of_shares, *of_keys, *of_values;
+} Scratch;
+
+static size_t cut(const Attention *a, float *memory, Scratch *scratch) {
+    size_t by_columns = panels_size(a->width, a->length), by_rows = panels_size(a->length, a->width);
+    size_t of_block = panels_size(BLOCK, a->width), scores = BLOCK * stride_of(a->length);
+    size_t sizes[] = {by_columns, by_columns, by_rows, of_block, of_block, of_block, scores, scores, by_rows, by_rows}, total = 0;
+    float **arrays[] = {&scratch->keys,   &scratch->values,    &scratch->keys_by_rows, &scratch->queries,  &scratch->gradients,
+                        &scratch->rows, &scratch->shares, &scratch->of_shares, &scratch->of_keys,      &scratch->of_values};
+    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
+        *arrays[at] = memory ? memory + total : NULL;
+        total += sizes[at];
+    }
+    return total;
+}
+
+size_t attention_scratch(const Attention *attention) {
+    Scratch scratch;
+    return rounded(cut(attention, NULL, &scratch));
+}
+
+/* Write the shares of a part, from the panels of all keys; rows have `stride` numbers. */
+static void shares_of(const Attention *a, const Head *head, const Scratch *scratch, const Part *part, size_t stride) {
+    size_t count = part->end - part->first;
+    float *shares = scratch->shares;
+    Matrix queries = side_by_side(from_row(head->query, part->row), part->rows, a->width, scratch->rows);
+    multiply(queries, scratch->keys + part->first * a->width, a->width, 0, part->rows, a->width, count, shares, stride,
+             WRITE);
+    float scale = 1 / sqrtf((float)a->width);
+    for (size_t row = 0; row < part->rows; row++)
+        share(shares + row * stride, head->added + (part->row + row) * a->length + part->first, scale, count);
+}
+
+static void attend_head(const Attention *a, size_t place, float *out, float *memory) {
+    Head head = head_of(a, place);
+    Scratch scratch;
+    cut(a, memory, &scratch);
+    size_t stride = stride_of(a->length), row_stride = a->batch * a->heads * a->width;
+    put_into_panels(transposed(head.key), a->width, a->length, scratch.keys);
+    put_into_panels(head.value, a->length, a->width, scratch.keys_by_rows);
+    out += (head.place * a->heads + head.head) * a->width;
+    for (size_t row = 0; row < a->length; row += BLOCK) {
+        Part part = part_from(a, &head, row);
+        shares_of(a, &head, &scratch, &part, stride);
+        Matrix shares = {scratch.shares, stride, 1};
+        multiply(shares, scratch.keys_by_rows, a->length, part.first, part.rows, part.end - part.first, a->width,
+                 out + row * row_stride, row_stride, WRITE);
+    }
+}
+
+/* From the shares' gradients, `rows` of them, to those of the scores before they were scaled. */
+FMA static void unshare(const float *shares, float *of_shares, float scale, size_t count) {
+    __m256 sums = _mm256_setzero_ps();
+    size_t whole = rounded(count);
+    for (size_t at = count; at < whole; at++) of_shares[at] = 0;
+    for (size_t at = 0; at < whole; at += 8)
+        sums = _mm256_fmadd_ps(_mm256_loadu_ps(shares + at), _mm256_loadu_ps(of_shares + at), sums);
+    __m256 mean = _mm256_set1_ps(sum_of(sums)), factor = _mm256_set1_ps(scale);
+    for (size_t at = 0; at < whole; at += 8) {
+        __m256 less = _mm256_sub_ps(_mm256_loadu_ps(of_shares + at), mean);
+        _mm256_storeu_ps(of_shares + at, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(shares + at), less), factor));
+    }
+}
+
+static void write_rows(const float *from, size_t rows, size_t width, float *to, size_t stride) {
+    for (size_t row = 0; row < rows; row++) memcpy(to + row * stride, from + row * width, width * sizeof *to);
+}
+
+static void attend_head_backward(const Attention *a, size_t place, const float *of_out, float *of_projected,
+                                 float *memory) {
+    Head head = head_of(a, place);
+    Scratch scratch;
+    cut(a, memory, &scratch);
+    size_t stride = stride_of(a->length), width = a->width, row_stride = a->batch * a->heads * width;
+    Matrix gradient = {of_out + (head.place * a->heads + head.head) * width, row_stride, 1};
+    float *of_query = of_projected + (head.place * a->heads + head.head) * 3 * width;
+    put_into_panels(transposed(head.key), width, a->length, scratch.keys);
+    put_into_panels(transposed(head.value), width, a->length, scratch.values);
+    put_into_panels(head.key, a->length, width, scratch.keys_by_rows);
+    memset(scratch.of_keys, 0, a->length * width * sizeof *memory);
+    memset(scratch.of_values, 0, a->length * width * sizeof *memory);
+    for (size_t row = 0; row < a->length; row += BLOCK) {
+        Part part = part_from(a, &head, row);
+        size_t count = part.end - part.first;
+        shares_of(a, &head, &scratch, &part, stride);
+        Matrix of_rows = side_by_side(from_row(gradient, row), part.rows, width, scratch.rows);
+        multiply(of_rows, scratch.values + part.first * width, width, 0, part.rows, width, count, scratch.of_shares,
+                 stride, WRITE);
+        for (size_t at = 0; at < part.rows; at++)
+            unshare(scratch.shares + at * stride, scratch.of_shares + at * stride, 1 / sqrtf((float)width), count);
+        put_into_panels(from_row(head.query, row), part.rows, width, scratch.queries);
+        put_into_panels(of_rows, part.rows, width, scratch.gradients);
+        Matrix shares = {scratch.shares, stride, 1}, of_scores = {scratch.of_shares, stride, 1};
+        multiply(of_scores, scratch.keys_by_rows, a->length, part.first, part.rows, count, width,
+                 of_query + row * 3 * row_stride, 3 * row_stride, WRITE);
+        multiply(transposed(of_scores), scratch.queries, part.rows, 0, count, part.rows, width,
+                 scratch.of_keys + part.first * width, width, ADD);
+        multiply(transposed(shares), scratch.gradients, part.rows, 0, count, part.rows, width,
+                 scratch.of_values + part.first * width, width, ADD);
+    }
+    write_rows(scratch.of_keys, a->length, width, of_query + width, 3 * row_stride);
+    write_rows(scratch.of_values, a->length, width, of_query + 2 * width, 3 * row_stride);
+}
+
+void attend(const Attention *attention, float *out, float *scratch, int num_threads) {
+    size_t size = attention_scratch(attention);
+#pragma omp parallel for num_threads(num_threads) schedule(dynamic)
+    for (size_t place = 0; place < attention->batch * attention->heads; place++)
+        attend_head(attention, place, out, scratch + (size_t)omp_get_thread_num() * size);
+}
+
+void attend_backward(const Attention *attention, const float *of_out, float *of_projected, float *scratch,
+                     int num_threads) {
+    size_t size = attention_scratch(attention);
+#pragma omp parallel for num_threads(num_threads) schedule(dynamic)
+    for (size_t place = 0; place < attention->batch * attention->heads; place++)
+        attend_head_backward(attention, place, of_out, of_projected, scratch + (size_t)omp_get_thread_num() * size);
+}

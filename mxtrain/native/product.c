@@ -1,0 +1,80 @@
+/* The product is made in blocks of 6 rows and 16 columns, which stay in registers. */
+
+#include "product.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+#define ROWS 6
+#define FMA __attribute__((target("avx2,fma")))
+
+void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels) {
+    for (size_t first = 0; first < columns; first += PANEL, panels += rows * PANEL) {
+        size_t count = columns - first < PANEL ? columns - first : PANEL;
+        const float *begin = from.numbers + first * from.column;
+        if (from.column == 1) {
+            for (size_t row = 0; row < rows; row++) {
+                memcpy(panels + row * PANEL, begin + row * from.row, count * sizeof *panels);
+                memset(panels + row * PANEL + count, 0, (PANEL - count) * sizeof *panels);
+            }
+            continue;
+        }
+        for (size_t at = 0; at < PANEL; at++)
+            for (size_t row = 0; row < rows; row++)
+                panels[row * PANEL + at] = at < count ? begin[at * from.column + row * from.row] : 0;
+    }
+}
+
+/* A block of the product: `count` rows, at most ROWS, which the compiler knows, and up to 16 columns. */
+FMA static inline __attribute__((always_inline)) void multiply_block(const size_t count, Matrix left, const float *panel,
+                                                                     size_t depth, size_t columns, float *out,
+                                                                     size_t stride, Into into) {
+    __m256 sums[ROWS][2];
+#pragma GCC unroll 6
+    for (size_t row = 0; row < count; row++) sums[row][0] = sums[row][1] = _mm256_setzero_ps();
+    const float *number = left.numbers;
+    for (size_t at = 0; at < depth; at++, panel += PANEL, number += left.column) {
+        __m256 low = _mm256_loadu_ps(panel), high = _mm256_loadu_ps(panel + 8);
+#pragma GCC unroll 6
+        for (size_t row = 0; row < count; row++) {
+            __m256 factor = _mm256_broadcast_ss(number + row * left.row);
+            sums[row][0] = _mm256_fmadd_ps(factor, low, sums[row][0]);
+            sums[row][1] = _mm256_fmadd_ps(factor, high, sums[row][1]);
+        }
+    }
+#pragma GCC unroll 6
+    for (size_t row = 0; row < count; row++, out += stride) {
+        if (columns == PANEL) {
+            for (size_t half = 0; half < 2; half++) {
+                __m256 sum = sums[row][half];
+                if (into == ADD) sum = _mm256_add_ps(_mm256_loadu_ps(out + 8 * half), sum);
+                _mm256_storeu_ps(out + 8 * half, sum);
+            }
+            continue;
+        }
+        float all[PANEL];
+        _mm256_storeu_ps(all, sums[row][0]);
+        _mm256_storeu_ps(all + 8, sums[row][1]);
+        for (size_t at = 0; at < columns; at++) out[at] = into == ADD ? out[at] + all[at] : all[at];
+    }
+}
+
+FMA void multiply(Matrix left, const float *panels, size_t panel_rows, size_t first_row, size_t rows, size_t depth,
+                  size_t columns, float *out, size_t stride, Into into) {
+    for (size_t first = 0; first < columns; first += PANEL) {
+        const float *panel = panels + first * panel_rows + first_row * PANEL;
+        size_t count = columns - first < PANEL ? columns - first : PANEL;
+        for (size_t row = 0; row < rows; row += ROWS) {
+            Matrix block = {left.numbers + row * left.row, left.row, left.column};
+            float *to = out + row * stride + first;
+            switch (rows - row < ROWS ? rows - row : ROWS) {
+            case 1: multiply_block(1, block, panel, depth, count, to, stride, into); break;
+            case 2: multiply_block(2, block, panel, depth, count, to, stride, into); break;
+            case 3: multiply_block(3, block, panel, depth, count, to, stride, into); break;
+            case 4: multiply_block(4, block, panel, depth, count, to, stride, into); break;
+            case 5: multiply_block(5, block, panel, depth, count, to, stride, into); break;
+            default: multiply_block(6, block, panel, depth, count, to, stride, into);
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+/* Products of small matrices in float32, one thread each: see mxtrain/native/attention.c. */
+
+#ifndef MXTRAIN_PRODUCT_H
+#define MXTRAIN_PRODUCT_H
+
+#include <stddef.h>
+
+#define PANEL 16 /* columns of a panel */
+
+/* A matrix by its numbers from one row, and from one column, to the next. */
+typedef struct {
+    const float *numbers;
+    size_t row, column;
+} Matrix;
+
+/* The numbers of the panels of a matrix: its columns, in sixteens, filled up with zeros. */
+static inline size_t panels_size(size_t rows, size_t columns) { return rows * ((columns + PANEL - 1) / PANEL * PANEL); }
+
+/* Put the columns of a matrix, (rows, columns), into panels, each of which lies row by row. */
+void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels);
+
+/* Write or add the product of `left` (rows, depth) and of a matrix in panels (depth, columns), of which only `depth` rows
+   from `first_row` of `panel_rows` are used. `out` has `stride` numbers from a row to the next. */
+typedef enum { WRITE, ADD } Into;
+void multiply(Matrix left, const float *panels, size_t panel_rows, size_t first_row, size_t rows, size_t depth,
+              size_t columns, float *out, size_t stride, Into into);
+
+#endif
