@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from mxtrain import native
 from mxtrain.core.system import kernels, wheels
 from tests.golden import packs, sources
 from tests.golden.cases import (
@@ -121,7 +122,10 @@ class Maker:
         )
         assert _last_step(killed) == KILLED_STEP - 1
         expected = {
-            "computed_with": {"kernels": kernels.used(), "wheels": wheels.installed()},
+            "computed_with": {
+                "kernels": {**kernels.used(), **native.kernels()},
+                "wheels": wheels.installed(),
+            },
             "evaluation": self._evaluation(case, killed),
             "prediction": self._prediction(case, killed),
             "arrays": packs.digests_of_checkpoints(killed),

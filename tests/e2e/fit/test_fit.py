@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from mxtrain import native
 from mxtrain.config import autocast_costs
 from mxtrain.core.errors import USAGE
 from mxtrain.core.system import distributions, kernels
@@ -39,7 +40,9 @@ def test_the_run_folder(finished: Path) -> None:
     }  # fmt: skip
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["mxtrain"] and "fit" in " ".join(environment["command"]) and "git" in environment
-    assert environment["kernels"] == kernels.used() and environment["amp_table"] is None
+    assert (
+        environment["kernels"] == {**kernels.used(), **native.kernels()} and environment["amp_table"] is None
+    )
     assert environment["distributions"] == distributions.installed() and environment["folder"]
     assert environment["command"][1:3] == ["-m", "mxtrain.fit"] and environment["platform"].startswith(
         "Linux"

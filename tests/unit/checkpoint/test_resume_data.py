@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mxtrain
-from mxtrain import config
+from mxtrain import config, native
 from mxtrain.checkpoint import directory, resume
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
@@ -87,7 +87,7 @@ def test_a_checkpoint_of_another_cpu_resumes_with_one_line(
 ) -> None:
     here = packed(tmp_path / "a.rec", samples())
     data = identity(here).to_dict()
-    save(run(tmp_path / "like", here), {**data, "kernels": kernels.used()})
+    save(run(tmp_path / "like", here), {**data, "kernels": {**kernels.used(), **native.kernels()}})
     assert resume.find(run(tmp_path / "like", here), identity(here)) and caplog.messages == []
     save(run(tmp_path / "other", here), {**data, "kernels": {"openblas": "Z80", "onednn": "SSE41"}})
     assert resume.find(run(tmp_path / "other", here), identity(here))
