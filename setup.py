@@ -1,30 +1,37 @@
-"""Everything is declared in pyproject.toml, but for the part in C, which setuptools takes from here alone."""
+"""Everything is declared in pyproject.toml, but for the parts in C, which setuptools takes from here alone."""
 
 import platform
 from pathlib import Path
 
 from setuptools import Extension, setup
 
-# Never needed: without a compiler, or on another machine, the build goes on without it and loading is slower.
-native = Extension(
-    "mxtrain.native._built",
-    sources=sorted(str(path) for path in Path("mxtrain/native").glob("*.c")),
-    depends=sorted(str(path) for path in Path("mxtrain/native").glob("*.h")),
-    extra_compile_args=[
-        "-O3",
-        "-mavx2",
-        "-mbmi2",
-        "-mpclmul",
-        "-fopenmp",
-        "-ffp-contract=off",
-        "-fno-math-errno",
-        "-fno-trapping-math",
-        "-Wall",
-        "-Wextra",
-    ],
-    extra_link_args=["-fopenmp"],
-    libraries=["m"],
-    optional=True,
-)
+FLAGS = [
+    "-O3",
+    "-mavx2",
+    "-mbmi2",
+    "-mpclmul",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-Wall",
+    "-Wextra",
+]
 
-setup(ext_modules=[native] if platform.machine() == "x86_64" else [])
+
+def part(name, folder, *more):
+    """Return a part in C. It is never needed: without a compiler the build goes on without it, and less is fast."""
+    return Extension(
+        f"mxtrain.native.{name}",
+        sources=sorted(str(path) for path in Path(folder).glob("*.c")),
+        depends=sorted(str(path) for path in Path(folder).glob("*.h")),
+        extra_compile_args=[*FLAGS, *more],
+        extra_link_args=list(more),
+        libraries=["m"],
+        optional=True,
+    )
+
+
+# Operators that MXNet loads, apart: they alone need OpenMP's library.
+PARTS = [part("_built", "mxtrain/native"), part("_operators", "mxtrain/native/operators", "-fopenmp")]
+
+setup(ext_modules=PARTS if platform.machine() == "x86_64" else [])

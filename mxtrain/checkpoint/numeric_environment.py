@@ -17,9 +17,14 @@ def here(run: Run, local_workers: int) -> dict[str, Any]:
     """Return what `run` computes with in this process, one of `local_workers` on this machine."""
     return {
         "versions": wheels.versions(),
-        "kernels": {**kernels.used(), **native.kernels()},
+        "kernels": kernels_used(),
         "threads": machine.openmp_threads(run.layout.threads, local_workers),
     }
+
+
+def kernels_used() -> dict[str, str]:
+    """Return the kernels of MXNet's libraries and of mxtrain's own operators, in this process."""
+    return {**kernels.used(), **native.kernels()}
 
 
 def differences(saved: Mapping[str, Any], run: Run, local_workers: int = 1) -> Iterator[str]:
@@ -36,7 +41,7 @@ def differences(saved: Mapping[str, Any], run: Run, local_workers: int = 1) -> I
         return
     if devices != "CPU":
         return
-    if before["kernels"] != now["kernels"]:
+    if before["kernels"] != {name: now["kernels"].get(name) for name in before["kernels"]}:
         yield _line(f"with {kernels.in_words(before['kernels'])}", kernels.in_words(now["kernels"]))
     if before["threads"] != now["threads"]:
         line = _line(f"with {_in_words(before['threads'])}", _in_words(now["threads"]))

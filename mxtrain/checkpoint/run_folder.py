@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import mxtrain
-from mxtrain import config, native
-from mxtrain.checkpoint import directory, locations
+from mxtrain import config
+from mxtrain.checkpoint import directory, locations, numeric_environment
 from mxtrain.checkpoint.resume import ResumePoint
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import autocast_costs
 from mxtrain.core import durable, folder_lock, formats, outputs, plain_text
 from mxtrain.core.errors import UsageError
-from mxtrain.core.system import distributions, kernels, wheels
+from mxtrain.core.system import distributions, wheels
 from mxtrain.report.sinks import progress
 
 logger = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ def _environment(run: config.Run) -> dict[str, Any]:
         "wheels": wheels.installed(),
         "distributions": distributions.installed(),
         "lock": distributions.lock(),
-        "kernels": {**kernels.used(), **native.kernels()},
+        "kernels": numeric_environment.kernels_used(),
         "amp_table": autocast_costs.digest_of_run(run.model.amp, run.model.amp_table),
         "host": platform.node(),
         "git": _git_state(),

@@ -1,5 +1,5 @@
 """The C extension: boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, checksums, MXNet's
-random numbers, exact sums, rows of tables, and operators for MXNet's graphs.
+random numbers, exact sums, rows of tables, and beside it operators for MXNet's graphs.
 
 Owns importing it. It is built where mxtrain is installed with a C compiler, and needs AVX2 and FMA. Without it all
 functions but `crc32` are None: their callers do the same in more time, or leave restart markers out.
@@ -8,6 +8,7 @@ functions but `crc32` are None: their callers do the same in more time, or leave
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 import zlib
 from typing import Any, Callable
@@ -16,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 INTERFACE = (
-    6  # of the functions below; a checkout that was updated may hold what was built from its older sources
+    7  # of the functions below; a checkout that was updated may hold what was built from its older sources
 )
 
 _built: Any
@@ -79,10 +80,17 @@ distinct_ids: Function | None = getattr(_built, "distinct_ids", None)
 take_fields: Function | None = getattr(_built, "take_fields", None)
 add_fields: Function | None = getattr(_built, "add_fields", None)
 
-# The library with operators that MXNet can load, see runtime/own_operators.py; None where it is not built
-LIBRARY: str | None = getattr(_built, "__file__", None)
+
+def _library(name: str) -> str | None:
+    """Return the path of a part that Python does not import, if it is built, and for this CPU and these sources."""
+    found = None if _built is None else importlib.util.find_spec(f"{__name__}.{name}")
+    return None if found is None else found.origin
+
+
+# The operators that MXNet loads, by runtime/own_operators.py; None where they are not built, or it cannot load them
+OPERATORS: str | None = _library("_operators")
 
 
 def kernels() -> dict[str, str]:
-    """Return the kernels of these operators, as `core/system/kernels.py` has those of others; none without them."""
-    return {"mxtrain": "FMA"} if LIBRARY else {}
+    """Return the kernels of these operators, as `core/system/kernels.py` has those of other libraries."""
+    return {"mxtrain": "none" if OPERATORS is None else "FMA"}

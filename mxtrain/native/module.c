@@ -337,7 +337,7 @@ static PyMethodDef methods[] = {
 };
 
 /* Count it up here and in __init__.py when a function takes or returns something else. */
-#define INTERFACE 6
+#define INTERFACE 7
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

@@ -14,6 +14,7 @@ MUCH_WAITING, MUCH_SUMMING = 0.2, 0.3  # of the time of the steps
 TINY_MICROS, IDLE_SHARE = 30.0, 0.5  # of operators; of the time of computing in which none runs
 PRODUCTS = ("Convolution", "FullyConnected", "Deconvolution", "batch_dot", "dot")
 MOVES_MEMORY = ("BatchNorm", "Activation", "relu", "elemwise_add", "Pooling", "Concat")
+SHORTER = "--window shorter: attention's time grows with its square"
 ADVICE = {
     "clip": "--model with plain relu, as mobilenet1.0 in the place of mobilenetv2_1.0: clipping takes longer than relu",
     "LayerNorm": "--micro-batch larger: LayerNorm's backward pass runs row by row, and pays off in fewer, larger calls",
@@ -21,7 +22,8 @@ ADVICE = {
     "an Embedding's has all of the table",
     "RNN": "--window shorter: an LSTM's steps follow each other, so its time grows with their number",
     "log_softmax": "fewer outputs (--num-classes, a smaller vocabulary): the loss takes as long as its rows are wide",
-    "softmax": "--window shorter: attention's time grows with its square",
+    "softmax": SHORTER,
+    "mxtrain_attention": SHORTER,
     "Dropout": "less dropout, if the net does not overfit: drawing the masks takes this long",
     "UpSampling": "a smaller --image-size: it only copies numbers",
     SEVERAL: "mx.gluon.HybridBlock for what runs as a Block: MXNet ran several operators as one, without their names",

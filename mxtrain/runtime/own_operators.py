@@ -1,14 +1,17 @@
-"""Operators of mxtrain's part in C (`native/mxnet_library.c`), as MXNet's graphs know them by their names.
+"""Operators of mxtrain's own (`native/operators/`), as MXNet's graphs know them by their names.
 
-Owns that MXNet knows them. Which graphs have them is `models/rewrites/`'s; without the part in C none has.
+Owns that MXNet knows them. Which graphs have them is `models/rewrites/`'s; where MXNet cannot load them none has.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 from types import ModuleType
 
 from mxtrain import native
+
+logger = logging.getLogger("mxtrain.runtime")
 
 ATTENTION = "mxtrain_attention"  # of projections and of what is added to scores; heads
 
@@ -18,7 +21,12 @@ def load(mxnet: ModuleType, num_threads: int) -> None:
 
     Not by MXNet's own function for it, which makes all functions of mx.nd and mx.sym anew.
     """
-    if native.LIBRARY is None:
+    if native.OPERATORS is None:
         return
-    mxnet.base.check_call(mxnet.base._LIB.MXLoadLib(native.LIBRARY.encode(), mxnet.base.mx_uint(0)))
-    ctypes.CDLL(native.LIBRARY).mxtrain_set_threads(num_threads)
+    try:
+        mxnet.base.check_call(mxnet.base._LIB.MXLoadLib(native.OPERATORS.encode(), mxnet.base.mx_uint(0)))
+        ctypes.CDLL(native.OPERATORS).mxtrain_set_threads(num_threads)
+    except (mxnet.base.MXNetError, OSError) as error:
+        lines = str(error).strip().splitlines()
+        logger.warning("nets are computed without mxtrain's own operators, which do not load: %s", lines[-1:])
+        native.OPERATORS = None

@@ -70,7 +70,7 @@ def take_fields(rows: Any, positions: Any, vectors: Any, sums: Any, squares: Any
         return
     samples, fields, width = vectors.shape
     num_weights = sums.shape[1] - width
-    taken = rows[positions].reshape(samples, fields, num_weights + width)
+    taken = rows[positions].reshape((samples, fields, num_weights + width))
     vectors[:] = taken[:, :, num_weights:]
     sums[:] = 0
     of_columns = np.zeros((samples, width), np.float32)
@@ -105,7 +105,7 @@ def field_gradients(
     of_all[:] = of_sums[:, None]
     of_all[:, :, num_weights:] += of_vectors
     of_all[:, :, num_weights:] += (2 * of_squares)[:, :, None] * vectors
-    return summed(positions, of_all.reshape(samples * fields, -1), count)
+    return summed(positions, of_all.reshape((samples * fields, num_weights + width)), count)
 
 
 def sum_of_squares(rows: Any) -> int | None:

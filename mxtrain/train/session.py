@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 
-from mxtrain import config, native
+from mxtrain import config
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
@@ -237,7 +237,7 @@ def prepare(
 
 def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver = NOBODY) -> Ended:
     """Train what was prepared; what is added to `stop_requests` ends it. The first worker's `observer` looks at it."""
-    from mxtrain.checkpoint import resume, run_folder
+    from mxtrain.checkpoint import numeric_environment, resume, run_folder
     from mxtrain.core.system import kernels
     from mxtrain.tasks.metrics import metric_selection
 
@@ -257,7 +257,7 @@ def train(prepared: Prepared, stop_requests: list[Stop], observer: RunObserver =
         run_start = run_folder.RunStart(run, resume_point, group)
         for line in plan_lines(job, inputs):
             logger.info("%s", line)
-        logger.info("CPU kernels: %s", kernels.in_words({**kernels.used(), **native.kernels()}))
+        logger.info("CPU kernels: %s", kernels.in_words(numeric_environment.kernels_used()))
         on_progress = signals.progress_callback(group, stop_requests)
         job = _with_data_as_read(job, out, on_progress)
         _announce(job)

@@ -12,7 +12,9 @@ from tests.support import sanitized
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = Path(__file__).with_name("attention.c")
-    return sanitized.built(tmp_path_factory.mktemp("attention"), source, "attention.c", "product.c")
+    return sanitized.built(
+        tmp_path_factory.mktemp("attention"), source, "operators/attention.c", "operators/product.c"
+    )
 
 
 @pytest.mark.parametrize("num_rounds", [30, pytest.param(2000, marks=pytest.mark.slow)])

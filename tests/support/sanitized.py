@@ -36,7 +36,7 @@ def built(folder: Path, program: Path, *tested: str) -> Path:
 
 
 def _build(program: Path, sources: list[Path]) -> subprocess.CompletedProcess[str]:
-    line = ["cc", *BUILD, f"-I{NATIVE}", "-o", program, *sources, "-lm"]
+    line = ["cc", *BUILD, f"-I{NATIVE}", f"-I{NATIVE / 'operators'}", "-o", program, *sources, "-lm"]
     return subprocess.run(line, capture_output=True, text=True, timeout=120)
 
 

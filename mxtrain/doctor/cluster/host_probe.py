@@ -55,7 +55,8 @@ def clock(request: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
 
 def facts(request: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
     """Return versions, the processor and the kernels chosen for it, memory, GPUs and what may be a firewall."""
-    from mxtrain.core.system import gpus, kernels, machine, wheels
+    from mxtrain.checkpoint import numeric_environment
+    from mxtrain.core.system import gpus, machine, wheels
 
     return {
         "name": socket.gethostname(),
@@ -67,7 +68,7 @@ def facts(request: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
         "instructions": machine.cpu()["instructions"],
         "cores": machine.usable_cores(),
         "threads": machine.threads_of_variable(),
-        "kernels": kernels.used(),
+        "kernels": numeric_environment.kernels_used(),
         "memory_bytes": machine.available_memory(),
         "gpus": [device["name"] for device in gpus.detect()["devices"]],
         "firewalls": firewalls(),

@@ -23,7 +23,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
 from mxtrain.runtime.own_operators import ATTENTION
 
 SCORES, OUTPUT = "_contrib_interleaved_matmul_selfatt_qk", "_contrib_interleaved_matmul_selfatt_valatt"
-SUMS = ("elemwise_add", "_plus")  # of arrays of one shape
+SUM = "elemwise_add"  # of arrays of one shape
 # What has no gradient, whatever it is made of.
 WITHOUT_GRADIENT = (
     *("BlockGrad", "_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal", "_not_equal"),
@@ -42,7 +42,7 @@ WITHOUT_GRADIENT = (
 def with_own_attention(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with our attention in place of MXNet's where it can be; without the part in C the same graph."""
     nodes = graph["nodes"]
-    if native.LIBRARY is None or all(node["op"] != OUTPUT for node in nodes):
+    if native.OPERATORS is None or all(node["op"] != OUTPUT for node in nodes):
         return graph
     users, are_float32 = users_of(graph), in_float32(graph) - in_bfloat16(graph)
     added = {place: _added(graph, place, users, are_float32) for place in range(len(nodes))}
@@ -58,9 +58,11 @@ def with_own_attention(graph: Graph, shapes: Shapes) -> Graph:
 def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
     projected, added = inputs
     name, heads = node["name"], node["attrs"]["heads"]
+    # A library's operator writes a gradient where it may have to add to one, as a copy does.
+    copy = add({"op": "_copy", "name": f"{name}_projected", "attrs": {}, "inputs": [projected]})
     hidden = add({"op": "BlockGrad", "name": f"{name}_hidden", "attrs": {}, "inputs": [added]})
     return add(
-        {"op": ATTENTION, "name": name, "attrs": {"heads": heads}, "inputs": [projected, [hidden, 0, 0]]}
+        {"op": ATTENTION, "name": name, "attrs": {"heads": heads}, "inputs": [[copy, 0, 0], [hidden, 0, 0]]}
     )
 
 
@@ -75,15 +77,14 @@ def _added(
     if nodes[shares]["op"] != "softmax" or not _is_plain(nodes[shares]):
         return None
     total = nodes[shares]["inputs"][0][0]
-    if nodes[total]["op"] not in SUMS:
+    if nodes[total]["op"] != SUM:
         return None
     (scores, *_), added = sorted(nodes[total]["inputs"], key=lambda entry: nodes[entry[0]]["op"] != SCORES)
     is_ours = (
         nodes[scores]["op"] == SCORES
         and nodes[scores]["inputs"][0] == projected
         and nodes[scores]["attrs"]["heads"] == nodes[place]["attrs"]["heads"]
-        # Whatever else looks at scores needs them; what else takes projections may add to their gradient in place,
-        # which an operator of a library writes.
+        # Whatever else looks at scores needs them; of what else takes projections nothing was tried.
         and all(len(users[each]) == 1 for each in (shares, total, scores))
         and not {shares, total, scores, projected[0]} & {head for head, *_ in graph["heads"]}
         and sorted(users[projected[0]]) == sorted((scores, place))

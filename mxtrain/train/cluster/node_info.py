@@ -12,13 +12,13 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from mxtrain import config, native
-from mxtrain.checkpoint import directory
+from mxtrain import config
+from mxtrain.checkpoint import directory, numeric_environment
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import Run, schema
 from mxtrain.core import durable
 from mxtrain.core.errors import Stop
-from mxtrain.core.system import kernels, machine, wheels
+from mxtrain.core.system import machine, wheels
 from mxtrain.data import fingerprint
 from mxtrain.data.interfaces import Dataset
 
@@ -50,7 +50,7 @@ def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdenti
         "folder": _folder_id(out),
         "checkpoints": list(checkpoints),
         "savers": list(checkpoints.values()),
-        "kernels": {**kernels.used(), **native.kernels()},
+        "kernels": numeric_environment.kernels_used(),
         "threads": run.layout.threads or machine.threads_of_variable(),
         "cores": machine.usable_cores(),
     }

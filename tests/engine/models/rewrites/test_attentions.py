@@ -15,7 +15,7 @@ from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import ATTENTION
 from tests.support.nets.symbols import computed, operators
 
-pytestmark = pytest.mark.skipif(native.LIBRARY is None, reason="the part in C is not built")
+pytestmark = pytest.mark.skipif(native.OPERATORS is None, reason="the part in C is not built")
 SHAPES = [(1, 1, 1, 1), (7, 3, 2, 5), (48, 1, 1, 16), (49, 2, 2, 33), (97, 1, 3, 64), (256, 2, 2, 24)]
 
 
@@ -64,7 +64,7 @@ def test_values_and_gradients_are_those_of_mxnet(shape: tuple[int, ...], kind: s
 def test_the_bits_are_those_of_any_number_of_threads() -> None:
     values, gradient = sample(130, 3, 3, 20, "causal")
     ours, found = rewritten(attention(3), values), []
-    library = ctypes.CDLL(native.LIBRARY)
+    library = ctypes.CDLL(native.OPERATORS)
     before = library.mxtrain_set_threads(1)
     try:
         for threads in (1, 2, 3, 16):

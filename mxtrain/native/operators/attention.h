@@ -15,7 +15,7 @@ typedef struct {
 /* The numbers of scratch memory that a thread needs. */
 size_t attention_scratch(const Attention *attention);
 
-/* Write what each token takes of others' values, (length, batch, heads x width); 0 for too little memory. */
+/* Write what each token takes of others' values, (length, batch, heads x width). */
 void attend(const Attention *attention, float *out, float *scratch, int num_threads);
 
 /* Write the gradient of `projected` from that of what `attend` writes. */

@@ -81,25 +81,30 @@ static Attention attention_of(const Call *call, int first) {
     return found;
 }
 
-static float *attention_memory(const Call *call, const Attention *attention) {
-    size_t size = attention_scratch(attention) * (size_t)num_threads * sizeof(float);
-    return size < INT32_MAX ? call->allocate(call->allocator, (int)size) : NULL;
+/* Scratch memory, and for how many threads: no more than there are heads, nor than MXNet can give memory for. */
+static float *attention_memory(const Call *call, const Attention *attention, int *threads) {
+    size_t size = attention_scratch(attention) * sizeof(float), most = attention->batch * attention->heads;
+    if (most > INT32_MAX / size) most = INT32_MAX / size;
+    *threads = most < (size_t)num_threads ? (int)most : num_threads;
+    return *threads ? call->allocate(call->allocator, (int)(size * (size_t)*threads)) : NULL;
 }
 
 static int attention_forward(const Call *call) {
     Attention attention = attention_of(call, 0);
-    float *scratch = attention_memory(call, &attention);
+    int threads;
+    float *scratch = attention_memory(call, &attention, &threads);
     if (!scratch) return FAILED;
-    attend(&attention, call->out[0], scratch, num_threads);
+    attend(&attention, call->out[0], scratch, threads);
     return DONE;
 }
 
 /* Of `added` there is no gradient: a graph asks for none (`rewrites/attentions.py`). */
 static int attention_backward(const Call *call) {
     Attention attention = attention_of(call, 1);
-    float *scratch = attention_memory(call, &attention);
+    int threads;
+    float *scratch = attention_memory(call, &attention, &threads);
     if (!scratch) return FAILED;
-    attend_backward(&attention, call->in[0], call->out[0], scratch, num_threads);
+    attend_backward(&attention, call->in[0], call->out[0], scratch, threads);
     return DONE;
 }
 
