@@ -128,7 +128,9 @@ def _rates(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str,
     seconds = grown.pop("seconds")
     found = {f"{name}_per_second": grown[name] / seconds for name in grown if name.endswith("bytes")}
     if grown.get("cpu_total"):
-        found["cpu_percent"] = min(100.0, 100 * grown["cpu_busy"] / grown["cpu_total"])  # a sum of parts, rounded
+        found["cpu_percent"] = min(
+            100.0, 100 * grown["cpu_busy"] / grown["cpu_total"]
+        )  # a sum of parts, rounded
         # A busy machine lets time pass between two counters: what they say together may be more than there is.
         of_all = 100.0 * (os.cpu_count() or 1)
         found["process_cpu_percent"] = min(of_all, 100 * grown["cpu_own"] / seconds)
