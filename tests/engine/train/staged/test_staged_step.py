@@ -32,6 +32,12 @@ def test_gpt(flags: str, stages: str) -> None:
     assert_same(trained(gpt_job(flags + stages), 3), trained(gpt_job(flags), 3))
 
 
+def test_gpt_with_attention_of_our_own() -> None:
+    """Without dropout, which leaves MXNet's."""
+    flags = "--micro-batch 4 --optimizer adam"
+    assert_same(trained(gpt_job(flags + THREE, dropout=0), 3), trained(gpt_job(flags, dropout=0), 3))
+
+
 @needs_bf16
 def test_in_bfloat16() -> None:
     flags = f"--micro-batch 4 --optimizer adam {BF16}"
