@@ -89,7 +89,7 @@ class Attention(nn.HybridBlock):  # type: ignore[misc]
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         projected = self.project(x)
         scores = F.contrib.interleaved_matmul_selfatt_qk(projected, heads=self.heads)
-        places = F.contrib.arange_like(scores, axis=1)
+        places = F.contrib.arange_like(x, axis=0)
         later = F.broadcast_greater(places.expand_dims(0), places.expand_dims(1)) * HIDDEN
         attended = F.softmax(F.broadcast_add(scores, later.expand_dims(0)), axis=-1)
         return self.join(F.contrib.interleaved_matmul_selfatt_valatt(projected, attended, heads=self.heads))

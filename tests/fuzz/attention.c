@@ -40,10 +40,11 @@ static void hide(float *added, size_t length, size_t kind) {
 
 static void try_one(size_t length, size_t batch, size_t heads, size_t width, size_t kind) {
     size_t row = batch * heads * 3 * width, of_out = batch * heads * width;
-    float *projected = numbers(length * row), *added = numbers(batch * heads * length * length);
+    size_t masks = drawn(2) ? 1 : batch * heads;
+    float *projected = numbers(length * row), *added = numbers(masks * length * length);
     float *out = numbers(length * of_out), *gradient = numbers(length * of_out), *found = numbers(length * row);
-    for (size_t place = 0; place < batch * heads; place++) hide(added + place * length * length, length, kind);
-    Attention attention = {length, batch, heads, width, projected, added};
+    for (size_t place = 0; place < masks; place++) hide(added + place * length * length, length, kind);
+    Attention attention = {length, batch, heads, width, masks, projected, added};
     float *scratch = numbers(attention_scratch(&attention));
     attend(&attention, out, scratch, 1);
     attend_backward(&attention, gradient, found, scratch, 1);
@@ -57,7 +58,7 @@ static void try_one(size_t length, size_t batch, size_t heads, size_t width, siz
                 double score = 0;
                 for (size_t at = 0; at < width; at++) score += (double)query[at] * begin[other * row + width + at];
                 /* As in float32: what is added to may leave nothing of a score. */
-                shares[other] = (float)(score / sqrt((double)width)) + added[(place * length + token) * length + other];
+                shares[other] = (float)(score / sqrt((double)width)) + added[((masks == 1 ? 0 : place) * length + token) * length + other];
                 if (shares[other] > largest) largest = shares[other];
             }
             for (size_t other = 0; other < length; other++) total += shares[other] = exp(shares[other] - largest);

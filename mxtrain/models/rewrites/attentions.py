@@ -14,16 +14,18 @@ from mxtrain.models.rewrites.graph_rewrites import (
     AddNode,
     Graph,
     Inputs,
+    Shape,
     Shapes,
     in_bfloat16,
     in_float32,
+    shape_of,
     users_of,
     with_replaced,
 )
 from mxtrain.runtime.own_operators import ATTENTION
 
 SCORES, OUTPUT = "_contrib_interleaved_matmul_selfatt_qk", "_contrib_interleaved_matmul_selfatt_valatt"
-SUM = "elemwise_add"  # of arrays of one shape
+SUMS = ("elemwise_add", "broadcast_add")
 # What has no gradient, whatever it is made of.
 WITHOUT_GRADIENT = (
     *("BlockGrad", "_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal", "_not_equal"),
@@ -45,7 +47,7 @@ def with_own_attention(graph: Graph, shapes: Shapes) -> Graph:
     if native.OPERATORS is None or all(node["op"] != OUTPUT for node in nodes):
         return graph
     users, are_float32 = users_of(graph), in_float32(graph) - in_bfloat16(graph)
-    added = {place: _added(graph, place, users, are_float32) for place in range(len(nodes))}
+    added = {place: _added(graph, shapes, place, users, are_float32) for place in range(len(nodes))}
     # An attention's own inputs are the projections and what is added to scores.
     of_ours = [
         node if entry is None else {**node, "inputs": [node["inputs"][0], entry]}
@@ -67,7 +69,7 @@ def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
 
 
 def _added(
-    graph: Graph, place: int, users: Mapping[int, list[int]], are_float32: set[int]
+    graph: Graph, shapes: Shapes, place: int, users: Mapping[int, list[int]], are_float32: set[int]
 ) -> list[int] | None:
     """Return what is added to the scores of the attention whose output is at `place`; None where MXNet's stays."""
     nodes = graph["nodes"]
@@ -77,7 +79,7 @@ def _added(
     if nodes[shares]["op"] != "softmax" or not _is_plain(nodes[shares]):
         return None
     total = nodes[shares]["inputs"][0][0]
-    if nodes[total]["op"] != SUM:
+    if nodes[total]["op"] not in SUMS:
         return None
     (scores, *_), added = sorted(nodes[total]["inputs"], key=lambda entry: nodes[entry[0]]["op"] != SCORES)
     is_ours = (
@@ -89,9 +91,15 @@ def _added(
         and not {shares, total, scores, projected[0]} & {head for head, *_ in graph["heads"]}
         and sorted(users[projected[0]]) == sorted((scores, place))
         and projected[0] in are_float32
+        and _is_for_heads(shape_of(graph, shapes, *added[:2]), shape_of(graph, shapes, scores, 0))
         and _has_no_gradient(graph, added[0])
     )
     return added if is_ours else None
+
+
+def _is_for_heads(added: Shape, scores: Shape) -> bool:
+    """Return whether there is one mask for all heads, or one for each."""
+    return len(added) == len(scores) == 3 and added[1:] == scores[1:] and added[0] in (1, scores[0])
 
 
 def _is_plain(softmax: Mapping[str, Any]) -> bool:

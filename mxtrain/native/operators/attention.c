@@ -38,7 +38,7 @@ static Head head_of(const Attention *a, size_t place) {
     size_t sample = place / a->heads, head = place % a->heads, row = a->batch * a->heads * 3 * a->width;
     const float *begin = a->projected + (sample * a->heads + head) * 3 * a->width;
     Head found = {{begin, row, 1}, {begin + a->width, row, 1}, {begin + 2 * a->width, row, 1},
-                  a->added + place * a->length * a->length, sample, head};
+                  a->added + (a->masks == 1 ? 0 : place * a->length * a->length), sample, head};
     return found;
 }
 

@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 /* The sizes of an attention. Of a head, query, key and value lie side by side in `projected`, (length, batch,
-   heads x 3 x width); what is added to its scores is in `added`, (batch x heads, length, length). */
+   heads x 3 x width); what is added to its scores is in `added`, (masks, length, length): one for all, or for each. */
 typedef struct {
-    size_t length, batch, heads, width;
+    size_t length, batch, heads, width, masks;
     const float *projected, *added;
 } Attention;
 

@@ -67,7 +67,7 @@ static int attention_shape(Attributes attributes, const Shape *inputs, int64_t *
     long heads = number_of(attributes, "heads");
     const int64_t *projected = inputs[0].sizes, *added = inputs[1].sizes;
     if (heads < 1 || inputs[0].count != 3 || inputs[1].count != 3 || projected[2] % (3 * heads) || !projected[2] ||
-        added[0] != projected[1] * heads || added[1] != projected[0] || added[2] != projected[0])
+        (added[0] != 1 && added[0] != projected[1] * heads) || added[1] != projected[0] || added[2] != projected[0])
         return 0;
     sizes[0] = projected[0], sizes[1] = projected[1], sizes[2] = projected[2] / 3;
     return 3;
@@ -76,8 +76,9 @@ static int attention_shape(Attributes attributes, const Shape *inputs, int64_t *
 static Attention attention_of(const Call *call, int first) {
     const int64_t *sizes = call->inputs[first].sizes;
     size_t heads = (size_t)number_of(call->attributes, "heads");
-    Attention found = {(size_t)sizes[0], (size_t)sizes[1], heads, (size_t)sizes[2] / 3 / heads,
-                       call->in[first], call->in[first + 1]};
+    Attention found = {(size_t)sizes[0],     (size_t)sizes[1],
+                       heads,                (size_t)sizes[2] / 3 / heads,
+                       (size_t)call->inputs[first + 1].sizes[0], call->in[first], call->in[first + 1]};
     return found;
 }
 

@@ -19,12 +19,16 @@ pytestmark = pytest.mark.skipif(native.OPERATORS is None, reason="the part in C 
 SHAPES = [(1, 1, 1, 1), (7, 3, 2, 5), (48, 1, 1, 16), (49, 2, 2, 33), (97, 1, 3, 64), (256, 2, 2, 24)]
 
 
-def attention(heads: int, is_compared: bool = True, dropout: float = 0.0, **softmax: Any) -> Any:
+def attention(
+    heads: int, is_compared: bool = True, dropout: float = 0.0, is_one: bool = False, **softmax: Any
+) -> Any:
     """Return attention as GPT writes it; what is `seen` is 1 where a token sees another, else 0."""
     projected, seen = mx.sym.var("projected", dtype="float32"), mx.sym.var("seen")
     scores = mx.sym.contrib.interleaved_matmul_selfatt_qk(projected, heads=heads)
     added = ((seen > 0.5 if is_compared else seen) - 1) * HIDDEN
-    shares = mx.sym.softmax(scores + added, axis=-1, name="shares", **softmax)
+    shares = mx.sym.softmax(
+        mx.sym.broadcast_add(scores, added) if is_one else scores + added, axis=-1, name="shares", **softmax
+    )
     if dropout:
         shares = mx.sym.Dropout(shares, p=dropout)
     return mx.sym.contrib.interleaved_matmul_selfatt_valatt(projected, shares, heads=heads, name="attention")
@@ -49,11 +53,14 @@ def sample(length: int, batch: int, heads: int, width: int, kind: str) -> tuple[
     return {"projected": projected, "seen": seen}, draw.standard_normal((length, batch, heads * width))
 
 
-@pytest.mark.parametrize("kind", ["all", "causal", "documents", "random"])
+@pytest.mark.parametrize("kind", ["all", "causal", "documents", "random", "one for all heads"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_values_and_gradients_are_those_of_mxnet(shape: tuple[int, ...], kind: str) -> None:
     values, gradient = sample(*shape, kind)
-    plain = attention(shape[2])
+    is_one = kind == "one for all heads"
+    if is_one:
+        values["seen"] = values["seen"][:1]
+    plain = attention(shape[2], is_one=is_one)
     ours = rewritten(plain, values)
     assert ATTENTION in operators(ours)
     assert "softmax" not in operators(ours)
