@@ -27,6 +27,6 @@ def load(mxnet: ModuleType, num_threads: int) -> None:
         mxnet.base.check_call(mxnet.base._LIB.MXLoadLib(native.OPERATORS.encode(), mxnet.base.mx_uint(0)))
         ctypes.CDLL(native.OPERATORS).mxtrain_set_threads(num_threads)
     except (mxnet.base.MXNetError, OSError) as error:
-        lines = str(error).strip().splitlines()
-        logger.warning("nets are computed without mxtrain's own operators, which do not load: %s", lines[-1:])
+        *_, reason = str(error).strip().splitlines() or ["for no reason that MXNet gives"]
+        logger.warning("nets are computed without mxtrain's own operators, which do not load: %s", reason)
         native.OPERATORS = None

@@ -63,12 +63,12 @@ class OverRows(mx.gluon.Block):
     def forward(self, *arrays: NDArray) -> NDArray:
         """Return the outputs of samples, (samples, outputs)."""
         named = dict(zip(self.names, arrays))
-        return self.head(*self.head.taken(self._fields(named)), *_numbers(named))
+        return self.head(*self.head.taken(self._fields(named)), *_numbers(named).values())
 
     def head_inputs(self, *arrays: NDArray) -> dict[str, NDArray]:
         """Return what `head_of_rows` takes: rows, and numbers, if there are some."""
         named = dict(zip(self.names, arrays))
-        return {ROWS: self._rows(named), **dict(zip([NUMBERS], _numbers(named)))}
+        return {ROWS: self._rows(named), **_numbers(named)}
 
     def head_of_rows(self) -> HeadOfRows:
         """Return the head as a graph from rows, those of lists averaged, and numbers, if there are some."""
@@ -241,8 +241,8 @@ def _layers(hidden: tuple[int, ...], dropout: float, outputs: int, prefix: str =
     return found
 
 
-def _numbers(named: Mapping[str, NDArray]) -> list[NDArray]:
-    return [named[NUMBERS]] if NUMBERS in named else []
+def _numbers(named: Mapping[str, NDArray]) -> dict[str, NDArray]:
+    return {NUMBERS: named[NUMBERS]} if NUMBERS in named else {}
 
 
 def _sizes(inputs: Inputs, outputs: int, width: int) -> Sizes:

@@ -26,18 +26,12 @@ from mxtrain.runtime.own_operators import ATTENTION
 
 SCORES, OUTPUT = "_contrib_interleaved_matmul_selfatt_qk", "_contrib_interleaved_matmul_selfatt_valatt"
 SUMS = ("elemwise_add", "broadcast_add")
+COMPARISONS = ("equal", "greater", "greater_equal", "lesser", "lesser_equal", "not_equal")
 # What has no gradient, whatever it is made of.
 WITHOUT_GRADIENT = (
-    *("BlockGrad", "_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal", "_not_equal"),
-    *(
-        f"broadcast_{each}"
-        for each in ("equal", "greater", "greater_equal", "lesser", "lesser_equal", "not_equal")
-    ),
-    *(
-        f"_{each}_scalar"
-        for each in ("equal", "greater", "greater_equal", "lesser", "lesser_equal", "not_equal")
-    ),
-    *("ones_like", "zeros_like", "_ones", "_zeros", "_arange", "_contrib_arange_like", "argmax", "argmin"),
+    *(form.format(each) for form in ("_{}", "broadcast_{}", "_{}_scalar") for each in COMPARISONS),
+    *("BlockGrad", "ones_like", "zeros_like", "_ones", "_zeros"),
+    *("_arange", "_contrib_arange_like", "argmax", "argmin"),
 )
 
 
@@ -47,13 +41,13 @@ def with_own_attention(graph: Graph, shapes: Shapes) -> Graph:
     if native.OPERATORS is None or all(node["op"] != OUTPUT for node in nodes):
         return graph
     users, are_float32 = users_of(graph), in_float32(graph) - in_bfloat16(graph)
-    added = {place: _added(graph, shapes, place, users, are_float32) for place in range(len(nodes))}
+    added = [_added(graph, shapes, place, users, are_float32) for place in range(len(nodes))]
     # An attention's own inputs are the projections and what is added to scores.
     of_ours = [
         node if entry is None else {**node, "inputs": [node["inputs"][0], entry]}
-        for node, entry in zip(nodes, added.values())
+        for node, entry in zip(nodes, added)
     ]
-    replacements = {place: _own for place, entry in added.items() if entry is not None}
+    replacements = {place: _own for place, entry in enumerate(added) if entry is not None}
     return with_replaced({**graph, "nodes": of_ours}, replacements) if replacements else graph
 
 

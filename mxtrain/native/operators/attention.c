@@ -24,7 +24,7 @@
 typedef struct {
     Matrix query, key, value;
     const float *added;
-    size_t place, head;
+    size_t sample, head;
 } Head;
 
 /* A part of the scores: rows from `row` on, columns from `first` to `end`. */
@@ -155,14 +155,14 @@ static size_t stride_of(size_t length) { return rounded(length) + PANEL; }
 
 /* Scratch memory of a thread, cut into arrays. */
 typedef struct {
-    float *keys, *values, *keys_by_rows, *queries, *gradients, *rows, *shares, *of_shares, *of_keys, *of_values;
+    float *keys, *values, *rows_of_all, *queries, *gradients, *rows, *shares, *of_shares, *of_keys, *of_values;
 } Scratch;
 
 static size_t cut(const Attention *a, float *memory, Scratch *scratch) {
     size_t by_columns = panels_size(a->width, a->length), by_rows = panels_size(a->length, a->width);
     size_t of_block = panels_size(BLOCK, a->width), scores = BLOCK * stride_of(a->length);
     size_t sizes[] = {by_columns, by_columns, by_rows, of_block, of_block, of_block, scores, scores, by_rows, by_rows}, total = 0;
-    float **arrays[] = {&scratch->keys,   &scratch->values,    &scratch->keys_by_rows, &scratch->queries,  &scratch->gradients,
+    float **arrays[] = {&scratch->keys,   &scratch->values,    &scratch->rows_of_all, &scratch->queries,  &scratch->gradients,
                         &scratch->rows, &scratch->shares, &scratch->of_shares, &scratch->of_keys,      &scratch->of_values};
     for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
         *arrays[at] = memory ? memory + total : NULL;
@@ -194,13 +194,13 @@ static void attend_head(const Attention *a, size_t place, float *out, float *mem
     cut(a, memory, &scratch);
     size_t stride = stride_of(a->length), row_stride = a->batch * a->heads * a->width;
     put_into_panels(transposed(head.key), a->width, a->length, scratch.keys);
-    put_into_panels(head.value, a->length, a->width, scratch.keys_by_rows);
-    out += (head.place * a->heads + head.head) * a->width;
+    put_into_panels(head.value, a->length, a->width, scratch.rows_of_all);
+    out += (head.sample * a->heads + head.head) * a->width;
     for (size_t row = 0; row < a->length; row += BLOCK) {
         Part part = part_from(a, &head, row);
         shares_of(a, &head, &scratch, &part, stride);
         Matrix shares = {scratch.shares, stride, 1};
-        multiply(shares, scratch.keys_by_rows, a->length, part.first, part.rows, part.end - part.first, a->width,
+        multiply(shares, scratch.rows_of_all, a->length, part.first, part.rows, part.end - part.first, a->width,
                  out + row * row_stride, row_stride, WRITE);
     }
 }
@@ -229,11 +229,11 @@ static void attend_head_backward(const Attention *a, size_t place, const float *
     Scratch scratch;
     cut(a, memory, &scratch);
     size_t stride = stride_of(a->length), width = a->width, row_stride = a->batch * a->heads * width;
-    Matrix gradient = {of_out + (head.place * a->heads + head.head) * width, row_stride, 1};
-    float *of_query = of_projected + (head.place * a->heads + head.head) * 3 * width;
+    Matrix gradient = {of_out + (head.sample * a->heads + head.head) * width, row_stride, 1};
+    float *of_query = of_projected + (head.sample * a->heads + head.head) * 3 * width;
     put_into_panels(transposed(head.key), width, a->length, scratch.keys);
     put_into_panels(transposed(head.value), width, a->length, scratch.values);
-    put_into_panels(head.key, a->length, width, scratch.keys_by_rows);
+    put_into_panels(head.key, a->length, width, scratch.rows_of_all);
     memset(scratch.of_keys, 0, a->length * width * sizeof *memory);
     memset(scratch.of_values, 0, a->length * width * sizeof *memory);
     for (size_t row = 0; row < a->length; row += BLOCK) {
@@ -248,7 +248,7 @@ static void attend_head_backward(const Attention *a, size_t place, const float *
         put_into_panels(from_row(head.query, row), part.rows, width, scratch.queries);
         put_into_panels(of_rows, part.rows, width, scratch.gradients);
         Matrix shares = {scratch.shares, stride, 1}, of_scores = {scratch.of_shares, stride, 1};
-        multiply(of_scores, scratch.keys_by_rows, a->length, part.first, part.rows, count, width,
+        multiply(of_scores, scratch.rows_of_all, a->length, part.first, part.rows, count, width,
                  of_query + row * 3 * row_stride, 3 * row_stride, WRITE);
         multiply(transposed(of_scores), scratch.queries, part.rows, 0, count, part.rows, width,
                  scratch.of_keys + part.first * width, width, ADD);
