@@ -1,0 +1,49 @@
+/* Attention as an operator: of projections (length, batch, heads x 3 x width), and what is added to scores. */
+
+#include "attention.h"
+#include "operator.h"
+
+static int shape(Attributes attributes, const Shape *inputs, OutputShape *output) {
+    long heads = whole_number(attributes, "heads");
+    const int64_t *projected = inputs[0].sizes, *added = inputs[1].sizes;
+    if (heads < 1 || inputs[0].count != 3 || inputs[1].count != 3 || projected[2] % (3 * heads) || !projected[2] ||
+        (added[0] != 1 && added[0] != projected[1] * heads) || added[1] != projected[0] || added[2] != projected[0])
+        return FAILED;
+    *output = (OutputShape){{projected[0], projected[1], projected[2] / 3}, 3};
+    return DONE;
+}
+
+static Attention attention_of(const Call *call, int first) {
+    const int64_t *sizes = call->inputs[first].sizes;
+    size_t heads = (size_t)whole_number(call->attributes, "heads");
+    Attention found = {(size_t)sizes[0],     (size_t)sizes[1],
+                       heads,                (size_t)sizes[2] / 3 / heads,
+                       (size_t)call->inputs[first + 1].sizes[0], call->in[first], call->in[first + 1]};
+    return found;
+}
+
+static float *scratch_of(const Call *call, const Attention *attention, int *threads) {
+    size_t bytes = attention_scratch(attention) * sizeof(float);
+    return scratch_memory(call, bytes, attention->batch * attention->heads, threads);
+}
+
+static int forward(const Call *call) {
+    Attention attention = attention_of(call, 0);
+    int threads;
+    float *scratch = scratch_of(call, &attention, &threads);
+    if (!scratch) return FAILED;
+    attend(&attention, call->out[0], scratch, threads);
+    return DONE;
+}
+
+/* Of `added` there is no gradient: a graph asks for none (`rewrites/attentions.py`). */
+static int backward(const Call *call) {
+    Attention attention = attention_of(call, 1);
+    int threads;
+    float *scratch = scratch_of(call, &attention, &threads);
+    if (!scratch) return FAILED;
+    attend_backward(&attention, call->in[0], call->out[0], scratch, threads);
+    return DONE;
+}
+
+const Operator attention_operator = {"mxtrain_attention", 2, 1, shape, forward, backward, 0};

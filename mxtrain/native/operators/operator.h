@@ -1,0 +1,65 @@
+/* What an operator of ours is to MXNet: see mxnet_library.c, which lists them. Each `*_operator.c` is one's. */
+
+#ifndef MXTRAIN_OPERATOR_H
+#define MXTRAIN_OPERATOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DONE 1
+#define FAILED 0
+#define MOST_SIZES 8
+#define MOST_ARRAYS 16 /* inputs, outputs, or both for a backward pass */
+
+typedef void *(*Allocate)(void *allocator, int num_bytes);
+
+/* An array's sizes. */
+typedef struct {
+    const int64_t *sizes;
+    int count;
+} Shape;
+
+/* The sizes of an output, which an operator fills in. */
+typedef struct {
+    int64_t sizes[MOST_SIZES];
+    int count;
+} OutputShape;
+
+/* The attributes of a node, as text. */
+typedef struct {
+    const char *const *keys, *const *values;
+    int count;
+} Attributes;
+
+/* The arrays of a call, and scratch memory of MXNet's. A backward pass has as inputs the gradients of the outputs, then
+   the inputs and the outputs of the forward pass, and as outputs the gradients of the inputs. */
+typedef struct {
+    Attributes attributes;
+    const Shape *inputs, *outputs;
+    void **in, **out;
+    Allocate allocate;
+    void *allocator;
+    int num_threads;
+} Call;
+
+typedef struct {
+    const char *name;
+    int num_inputs, num_outputs;
+    /* Fill in the outputs' sizes; returns whether inputs fit. */
+    int (*shape)(Attributes attributes, const Shape *inputs, OutputShape *outputs);
+    int (*forward)(const Call *call);
+    int (*backward)(const Call *call);
+    /* Inputs that are running statistics, which a backward pass moves: the last ones. */
+    int num_moved;
+} Operator;
+
+extern const Operator attention_operator;
+
+/* Return a whole number among the attributes; 0 where it is not there. */
+long whole_number(Attributes attributes, const char *key);
+
+/* Return scratch memory of MXNet's for threads of so many bytes each, NULL where it has none; `threads` becomes how many
+   there is memory for: `most`, those of the call, or what MXNet can count. */
+void *scratch_memory(const Call *call, size_t bytes_of_thread, size_t most, int *threads);
+
+#endif
