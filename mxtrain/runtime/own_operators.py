@@ -14,6 +14,9 @@ from mxtrain import native
 logger = logging.getLogger("mxtrain.runtime")
 
 ATTENTION = "mxtrain_attention"  # of projections and of what is added to scores; heads
+# A BatchNorm with its activation, a depthwise convolution with those behind it, or on both sides.
+NORM, DEPTHWISE_NORM = "mxtrain_norm", "mxtrain_depthwise_norm"
+NORM_DEPTHWISE_NORM = "mxtrain_norm_depthwise_norm"
 
 
 def load(mxnet: ModuleType, num_threads: int) -> None:

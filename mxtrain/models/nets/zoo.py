@@ -39,6 +39,7 @@ from mxtrain.models.rewrites import (
     volumes,
 )
 from mxtrain.models.rewrites.attentions import with_own_attention
+from mxtrain.models.rewrites.channel_runs import with_channel_runs
 from mxtrain.models.rewrites.graph_rewrites import Rewrite, Shape
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, Device, NDArray
@@ -55,7 +56,12 @@ AFTER_NARROWING = (
 )
 COLOURS = 3
 MOST_ERRORS = 100  # that a pass through a graph may leave with MXNet's engine
-TRAINING_REWRITES = (with_own_attention, layer_norms.with_fast_layer_norms, broadcasts.with_fast_broadcasts)
+TRAINING_REWRITES = (
+    with_own_attention,
+    with_channel_runs,
+    layer_norms.with_fast_layer_norms,
+    broadcasts.with_fast_broadcasts,
+)
 
 
 def rewrites(narrowing: Autocast | None) -> Sequence[Rewrite]:

@@ -3,13 +3,13 @@
 #include "attention.h"
 #include "operator.h"
 
-static int shape(Attributes attributes, const Shape *inputs, OutputShape *output) {
+static int shape(Attributes attributes, FoundShape *inputs, FoundShape *output) {
     long heads = whole_number(attributes, "heads");
     const int64_t *projected = inputs[0].sizes, *added = inputs[1].sizes;
     if (heads < 1 || inputs[0].count != 3 || inputs[1].count != 3 || projected[2] % (3 * heads) || !projected[2] ||
         (added[0] != 1 && added[0] != projected[1] * heads) || added[1] != projected[0] || added[2] != projected[0])
         return FAILED;
-    *output = (OutputShape){{projected[0], projected[1], projected[2] / 3}, 3};
+    *output = (FoundShape){{projected[0], projected[1], projected[2] / 3}, 3};
     return DONE;
 }
 
@@ -46,4 +46,4 @@ static int backward(const Call *call) {
     return DONE;
 }
 
-const Operator attention_operator = {"mxtrain_attention", 2, 1, shape, forward, backward, 0};
+const Operator attention_operator = {"mxtrain_attention", 2, 1, shape, forward, backward, 0, {0}};

@@ -11,6 +11,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 #define FLOAT32 0
+#define UNKNOWN UINT32_MAX /* a size that MXNet does not know yet */
 #define VERSION 11 /* of lib_api.h */
 
 static int num_threads = 1;
@@ -22,10 +23,24 @@ EXPORTED int mxtrain_set_threads(int count) {
     return before;
 }
 
-long whole_number(Attributes attributes, const char *key) {
+const char *text(Attributes attributes, const char *key) {
     for (int at = 0; at < attributes.count; at++)
-        if (!strcmp(attributes.keys[at], key)) return strtol(attributes.values[at], NULL, 10);
-    return 0;
+        if (!strcmp(attributes.keys[at], key)) return attributes.values[at];
+    return "";
+}
+
+long whole_number(Attributes attributes, const char *key) { return strtol(text(attributes, key), NULL, 10); }
+
+double number(Attributes attributes, const char *key) { return strtod(text(attributes, key), NULL); }
+
+int has_sizes(FoundShape *input, int count, const int64_t *sizes) {
+    if (!input->count) memset(input->sizes, 0, sizeof input->sizes), input->count = count;
+    if (input->count != count) return 0;
+    for (int at = 0; at < count; at++) {
+        if (!input->sizes[at]) input->sizes[at] = sizes[at];
+        if (input->sizes[at] != sizes[at]) return 0;
+    }
+    return 1;
 }
 
 void *scratch_memory(const Call *call, size_t bytes_of_thread, size_t most, int *threads) {
@@ -36,6 +51,9 @@ void *scratch_memory(const Call *call, size_t bytes_of_thread, size_t most, int 
 
 static const Operator *const operators[] = {
     &attention_operator,
+    &norm_operator,
+    &depthwise_norm_operator,
+    &norm_depthwise_norm_operator,
 };
 
 #define NUM_OPERATORS ((int)(sizeof operators / sizeof *operators))
@@ -71,13 +89,13 @@ EXPORTED int _opCallParseAttrs(void *one, const char *const *keys, const char *c
     return DONE;
 }
 
-static unsigned **copied(unsigned **shapes, const int *counts, int num, int **copied_counts) {
+static unsigned **copied(const FoundShape *shapes, int num, int **counts) {
     unsigned **all = malloc((size_t)num * sizeof *all);
-    *copied_counts = malloc((size_t)num * sizeof **copied_counts);
+    *counts = malloc((size_t)num * sizeof **counts);
     for (int at = 0; at < num; at++) {
-        size_t size = (size_t)counts[at] * sizeof **all;
-        (*copied_counts)[at] = counts[at];
-        all[at] = memcpy(malloc(size + 1), shapes[at], size);
+        (*counts)[at] = shapes[at].count;
+        all[at] = malloc(MOST_SIZES * sizeof **all);
+        for (int place = 0; place < shapes[at].count; place++) all[at][place] = (unsigned)shapes[at].sizes[place];
     }
     return all;
 }
@@ -85,25 +103,18 @@ static unsigned **copied(unsigned **shapes, const int *counts, int num, int **co
 EXPORTED int _opCallInferShape(void *one, const char *const *keys, const char *const *values, int count,
                                unsigned **in_shapes, int *in_counts, int num_in, unsigned ***known_shapes,
                                int **known_counts, unsigned ***out_shapes, int **out_counts, int num_out) {
-    int64_t sizes[MOST_ARRAYS][MOST_SIZES];
-    unsigned of_outputs[MOST_ARRAYS][MOST_SIZES], *shapes[MOST_ARRAYS];
-    int counts[MOST_ARRAYS];
-    Shape inputs[MOST_ARRAYS];
-    OutputShape outputs[MOST_ARRAYS];
+    FoundShape inputs[MOST_ARRAYS], outputs[MOST_ARRAYS];
     if (num_in > MOST_ARRAYS || num_out > MOST_ARRAYS) return FAILED;
     for (int at = 0; at < num_in; at++) {
         if (in_counts[at] > MOST_SIZES) return FAILED;
-        for (int place = 0; place < in_counts[at]; place++) sizes[at][place] = in_shapes[at][place];
-        inputs[at].sizes = sizes[at], inputs[at].count = in_counts[at];
+        inputs[at].count = in_counts[at] > 0 ? in_counts[at] : 0;
+        for (int place = 0; place < inputs[at].count; place++)
+            inputs[at].sizes[place] = in_shapes[at][place] == UNKNOWN ? 0 : in_shapes[at][place];
     }
     Attributes attributes = {keys, values, count};
     if (!((const Operator *)one)->shape(attributes, inputs, outputs)) return FAILED;
-    for (int at = 0; at < num_out; at++) {
-        shapes[at] = of_outputs[at], counts[at] = outputs[at].count;
-        for (int place = 0; place < counts[at]; place++) of_outputs[at][place] = (unsigned)outputs[at].sizes[place];
-    }
-    *known_shapes = copied(in_shapes, in_counts, num_in, known_counts);
-    *out_shapes = copied(shapes, counts, num_out, out_counts);
+    *known_shapes = copied(inputs, num_in, known_counts);
+    *out_shapes = copied(outputs, num_out, out_counts);
     return DONE;
 }
 
@@ -138,7 +149,7 @@ EXPORTED int _opCallMutateInputs(void *one, const char *const *keys, const char 
     (void)keys, (void)values, (void)count;
     const Operator *moving = one;
     *places = malloc((size_t)moving->num_moved * sizeof **places);
-    for (int at = 0; at < moving->num_moved; at++) (*places)[at] = moving->num_inputs - moving->num_moved + at;
+    for (int at = 0; at < moving->num_moved; at++) (*places)[at] = moving->moved[at];
     *num_places = moving->num_moved;
     return DONE;
 }

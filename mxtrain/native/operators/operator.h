@@ -9,7 +9,7 @@
 #define DONE 1
 #define FAILED 0
 #define MOST_SIZES 8
-#define MOST_ARRAYS 16 /* inputs, outputs, or both for a backward pass */
+#define MOST_ARRAYS 32 /* inputs, outputs, or both for a backward pass */
 
 typedef void *(*Allocate)(void *allocator, int num_bytes);
 
@@ -19,11 +19,11 @@ typedef struct {
     int count;
 } Shape;
 
-/* The sizes of an output, which an operator fills in. */
+/* An array's sizes while they are found out: of a variable none may be known yet, or some, which are 0. */
 typedef struct {
     int64_t sizes[MOST_SIZES];
     int count;
-} OutputShape;
+} FoundShape;
 
 /* The attributes of a node, as text. */
 typedef struct {
@@ -45,18 +45,25 @@ typedef struct {
 typedef struct {
     const char *name;
     int num_inputs, num_outputs;
-    /* Fill in the outputs' sizes; returns whether inputs fit. */
-    int (*shape)(Attributes attributes, const Shape *inputs, OutputShape *outputs);
+    /* Fill in the outputs' sizes, and those of inputs that may be variables (`has_sizes`); returns whether inputs fit. */
+    int (*shape)(Attributes attributes, FoundShape *inputs, FoundShape *outputs);
     int (*forward)(const Call *call);
     int (*backward)(const Call *call);
-    /* Inputs that are running statistics, which a backward pass moves: the last ones. */
-    int num_moved;
+    /* Inputs that are running statistics, which a backward pass moves. */
+    int num_moved, moved[4];
 } Operator;
 
-extern const Operator attention_operator;
+extern const Operator attention_operator, norm_operator, depthwise_norm_operator, norm_depthwise_norm_operator;
 
-/* Return a whole number among the attributes; 0 where it is not there. */
+/* Return an attribute; an empty text where it is not there. */
+const char *text(Attributes attributes, const char *key);
+
+/* Return an attribute that is a number; 0 where it is not there. */
 long whole_number(Attributes attributes, const char *key);
+double number(Attributes attributes, const char *key);
+
+/* Return whether an input has these sizes, which are filled in where it has none. */
+int has_sizes(FoundShape *input, int count, const int64_t *sizes);
 
 /* Return scratch memory of MXNet's for threads of so many bytes each, NULL where it has none; `threads` becomes how many
    there is memory for: `most`, those of the call, or what MXNet can count. */

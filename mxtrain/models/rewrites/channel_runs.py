@@ -1,0 +1,269 @@
+"""Depthwise convolutions with the norms and activations around them as one operator of ours.
+
+These layers compute each channel by itself, so ours takes one through all of them while it is in the cache, and keeps
+nothing in between for the backward pass. MXNet's go through memory for each, put arrays in order for activations that
+are not oneDNN's, and have slow kernels for the gradients of depthwise weights. A norm by itself is ours where such an
+activation follows it. Arrays are in plain order on both sides.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Mapping, NamedTuple
+
+from mxtrain import native
+from mxtrain.models.rewrites import norm_relus
+from mxtrain.models.rewrites.graph_rewrites import (
+    AddNode,
+    Graph,
+    Inputs,
+    Replacement,
+    Shapes,
+    are_float32,
+    in_bfloat16,
+    numbers,
+    plain_copy,
+    shape_of,
+    users_of,
+    with_replaced,
+)
+from mxtrain.runtime.own_operators import DEPTHWISE_NORM, NORM, NORM_DEPTHWISE_NORM
+
+IDENTITY, RELU, RELU6, HARD_SWISH = "identity", "relu", "relu6", "hard_swish"
+NOT_OF_ONEDNN = (RELU6, HARD_SWISH)
+KERNELS, STRIDES = (3, 5, 7), (1, 2)
+GAMMA = 1  # of a norm's inputs
+MOVED = {NORM: (3, 4), DEPTHWISE_NORM: (4, 5), NORM_DEPTHWISE_NORM: (3, 4, 8, 9)}  # running statistics
+# What passes on the order of arrays, or of their gradients.
+PASSING = ("elemwise_add", "add_n", "Concat", "Pooling", "Activation", "BatchNorm")
+HARD_SIGMOID = {"alpha": 1 / 6, "beta": 0.5}
+
+
+class _Norm(NamedTuple):
+    """A BatchNorm, the activation behind it, and the node whose output is that of both."""
+
+    place: int
+    activation: str
+    end: int
+
+
+class _Run(NamedTuple):
+    """What becomes one operator: a convolution with the norm behind it, and one before it, or that norm alone."""
+
+    before: _Norm | None
+    convolution: int | None
+    behind: _Norm
+
+
+class _Wiring(NamedTuple):
+    """A graph's nodes, by whom their outputs are taken, and which outputs are the graph's."""
+
+    nodes: list[dict[str, Any]]
+    users: Mapping[int, list[int]]
+    outputs: set[int]
+
+    def copies(self, place: int) -> list[int]:
+        """Return the nodes that copy an output to plain order."""
+        return [user for user in self.users.get(place, ()) if _is_copy(self.nodes[user])]
+
+    def users_behind_copies(self, place: int) -> list[int]:
+        """Return the nodes that take an output, or a copy of it."""
+        behind = []
+        for user in self.users.get(place, ()):
+            behind += self.users_behind_copies(user) if _is_copy(self.nodes[user]) else [user]
+        return behind
+
+    def only_user(self, place: int) -> int | None:
+        """Return the node that alone takes an output, or a copy of it."""
+        (user, *others) = self.users_behind_copies(place) or [-1]
+        return None if user < 0 or others or self.is_output(place) else user
+
+    def is_output(self, place: int) -> bool:
+        return place in self.outputs or any(map(self.is_output, self.copies(place)))
+
+    def source(self, entry: list[int]) -> list[int]:
+        """Return what an input is a copy of, or itself."""
+        node = self.nodes[entry[0]]
+        return self.source(node["inputs"][0]) if _is_copy(node) else entry
+
+
+def with_channel_runs(graph: Graph, shapes: Shapes) -> Graph:
+    """Return the graph with our operator for each run of such layers; without the part in C the same graph."""
+    if native.OPERATORS is None:
+        return graph
+    wiring = _Wiring(graph["nodes"], users_of(graph), {head for head, *_ in graph["heads"]})
+    narrow = in_bfloat16(graph)
+    norms = [
+        _norm(wiring, place)
+        for place in range(len(graph["nodes"]))
+        if place not in narrow and _is_norm(graph, shapes, place)
+    ]
+    runs = [run for run in _runs(graph, shapes, wiring, norms, narrow) if _stands_alone(wiring, run)]
+    nodes = list(graph["nodes"])
+    replacements: dict[int, Replacement | None] = {}
+    for run in runs:
+        end = run.behind.end
+        nodes[end] = {**nodes[end], "inputs": _inputs(wiring, run)}
+        replacements[end] = functools.partial(
+            _operator, operator=_name(run), attributes=_attributes(wiring, run)
+        )
+    return with_replaced({**graph, "nodes": nodes}, replacements) if runs else graph
+
+
+def _runs(graph: Graph, shapes: Shapes, wiring: _Wiring, norms: list[_Norm], narrow: set[int]) -> list[_Run]:
+    by_place, by_end = {each.place: each for each in norms}, {each.end: each for each in norms}
+    runs = []
+    for place in range(len(graph["nodes"])):
+        behind = by_place.get(wiring.only_user(place) or 0)
+        if behind is None or place in narrow or not _is_depthwise(graph, shapes, place):
+            continue
+        source = wiring.source(graph["nodes"][place]["inputs"][0])[0]
+        before = by_end.get(source) if wiring.only_user(source) == place else None
+        runs.append(_Run(before, place, behind))
+    of_runs = {norm for run in runs for norm in (run.before, run.behind)}
+    alone = [each for each in norms if each not in of_runs and each.activation in NOT_OF_ONEDNN]
+    return runs + [_Run(None, None, each) for each in alone]
+
+
+def _is_copy(node: Mapping[str, Any]) -> bool:
+    return bool(node["op"] == "transpose" and node["attrs"].get("axes") == "(0, 1, 2, 3)")
+
+
+def _is_norm(graph: Graph, shapes: Shapes, place: int) -> bool:
+    """Return whether this is a BatchNorm of the channels of pictures, by the statistics of the batch."""
+    node = graph["nodes"][place]
+    attributes = node.get("attrs", {})
+    return (
+        node["op"] in ("BatchNorm", norm_relus.JOINED)
+        and are_float32(graph["nodes"][node["inputs"][GAMMA][0]])
+        and attributes.get("output_mean_var", "False") == "False"
+        and attributes.get("use_global_stats", "False") == "False"
+        and attributes.get("axis", "1") == "1"
+        and len(shape_of(graph, shapes, *node["inputs"][0][:2])) == norm_relus.OF_PICTURES
+    )
+
+
+def _norm(wiring: _Wiring, place: int) -> _Norm:
+    is_joined = wiring.nodes[place]["op"] == norm_relus.JOINED
+    users = wiring.users_behind_copies(place)
+    user = None if wiring.is_output(place) or not users else wiring.nodes[users[0]]
+    if user is not None and len(users) == 1:
+        if is_joined and user["op"] == "_minimum_scalar" and float(user["attrs"]["scalar"]) == 6:
+            return _Norm(place, RELU6, users[0])
+        if not is_joined and user["op"] == "Activation" and user["attrs"].get("act_type") == "relu":
+            return _Norm(place, RELU, users[0])
+    gate = _gate(wiring, place, users)
+    if not is_joined and gate is not None and not wiring.is_output(place):
+        return _Norm(place, HARD_SWISH, gate)
+    return _Norm(place, RELU if is_joined else IDENTITY, place)
+
+
+def _gate(wiring: _Wiring, place: int, users: list[int]) -> int | None:
+    """Return the product of a norm's output with its hard sigmoid, where these two alone take it."""
+    if len(users) != 2:
+        return None
+    sigmoid, product = sorted(users)
+    attributes = wiring.nodes[sigmoid].get("attrs", {})
+    is_gate = (
+        wiring.nodes[sigmoid]["op"] == "hard_sigmoid"
+        and wiring.nodes[product]["op"] in ("elemwise_mul", "broadcast_mul")
+        and wiring.only_user(sigmoid) == product
+        and all(abs(float(attributes.get(name, -1)) - right) < 1e-6 for name, right in HARD_SIGMOID.items())
+    )
+    return product if is_gate else None
+
+
+def _is_depthwise(graph: Graph, shapes: Shapes, place: int) -> bool:
+    """Return whether this is a convolution of each channel by itself, of sizes for which there are kernels."""
+    node = graph["nodes"][place]
+    if node["op"] != "Convolution":
+        return False
+    attributes, data = node["attrs"], shape_of(graph, shapes, *node["inputs"][0][:2])
+    kernel, stride, pad, dilate = (
+        numbers(attributes, name) for name in ("kernel", "stride", "pad", "dilate")
+    )
+    return (
+        len(data) == norm_relus.OF_PICTURES
+        and data[1] == int(attributes["num_filter"]) == int(attributes.get("num_group", 1))
+        and len(set(kernel)) == 1
+        and kernel[0] in KERNELS
+        and (stride or (1, 1)) in [(each, each) for each in STRIDES]
+        and len(set(pad or (0, 0))) == 1
+        and (pad or (0, 0))[0] < kernel[0] <= min(data[2:]) + 2 * (pad or (0, 0))[0]
+        and (dilate or (1, 1)) == (1, 1)
+        and attributes.get("no_bias", "False") == "True"
+        and attributes.get("layout", "None") in ("None", "NCHW")
+        and are_float32(graph["nodes"][node["inputs"][1][0]])
+    )
+
+
+def _stands_alone(wiring: _Wiring, run: _Run) -> bool:
+    """Return whether no norm with its ReLU joined gets plain arrays by this run on one side and blocks on the other.
+
+    It has no backward pass for that, or a wrong one (docs/adr/0041).
+    """
+
+    def reaches_joined(place: int, nexts: Any, seen: set[int]) -> bool:
+        for each in nexts(place):
+            if each not in seen:
+                seen.add(each)
+                op = wiring.nodes[each]["op"]
+                if op == norm_relus.JOINED or (op in PASSING and reaches_joined(each, nexts, seen)):
+                    return True
+        return False
+
+    def sources(place: int) -> list[int]:
+        return [wiring.source(entry)[0] for entry in wiring.nodes[place]["inputs"]]
+
+    first = (run.before or run.behind).place if run.before or run.convolution is None else run.convolution
+    return not reaches_joined(run.behind.end, wiring.users_behind_copies, set()) and not reaches_joined(
+        first, lambda place: sources(place)[:1] if place == first else sources(place), set()
+    )
+
+
+def _inputs(wiring: _Wiring, run: _Run) -> list[list[int]]:
+    """Return the operator's inputs, in the order of those of the nodes it stands for, as a net's inputs keep theirs."""
+    places = (run.before and run.before.place, run.convolution, run.behind.place)
+    (data, *first), *others = [wiring.nodes[place]["inputs"] for place in places if place is not None]
+    return [wiring.source(data), *first, *(entry for _, *more in others for entry in more)]
+
+
+def _name(run: _Run) -> str:
+    if run.convolution is None:
+        return NORM
+    return DEPTHWISE_NORM if run.before is None else NORM_DEPTHWISE_NORM
+
+
+def _attributes(wiring: _Wiring, run: _Run) -> dict[str, str]:
+    attributes = {}
+    for norm, ending in ((run.before, "_before"), (run.behind, "")):
+        if norm is not None:
+            of_norm = wiring.nodes[norm.place].get("attrs", {})
+            attributes[f"activation{ending}"] = norm.activation
+            attributes[f"epsilon{ending}"] = of_norm.get("eps", "0.001")
+            attributes[f"momentum{ending}"] = of_norm.get("momentum", "0.9")
+            attributes[f"is_fixed{ending}"] = str(int(of_norm.get("fix_gamma", "True") == "True"))
+    if run.convolution is not None:
+        of_convolution = wiring.nodes[run.convolution]["attrs"]
+        for name, default in (("kernel", ()), ("stride", (1,)), ("pad", (0,))):
+            attributes[name] = str((numbers(of_convolution, name) or default)[0])
+    return attributes
+
+
+def _nothing(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
+    """Return what is copied."""
+    return inputs[0][0]
+
+
+def _operator(
+    node: Mapping[str, Any], inputs: Inputs, add: AddNode, operator: str, attributes: Mapping[str, str]
+) -> int:
+    name, (data, *others) = node["name"], inputs
+    # A library's operator writes a gradient where it may have to add to one, as a copy does.
+    entries = [[add(plain_copy(f"{name}_plain", data)), 0, 0]]
+    for place, entry in enumerate(others, 1):
+        if place not in MOVED[operator]:
+            copy = {"op": "_copy", "name": f"{name}_input{place}", "attrs": {}, "inputs": [entry]}
+            entry = [add(copy), 0, 0]
+        entries.append(entry)
+    return add({"op": operator, "name": name, "attrs": dict(attributes), "inputs": entries})

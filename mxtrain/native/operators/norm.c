@@ -1,0 +1,199 @@
+/* Eight numbers at a time. The sums of a plane are in float32, those of planes in float64. */
+
+#include "norm.h"
+
+#include <immintrin.h>
+
+#include "plane.h"
+
+#define FMA __attribute__((target("avx2,fma")))
+#define INLINE FMA static inline __attribute__((always_inline))
+
+INLINE __m256i lanes_of(size_t count) {
+    __m256i place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count < LANES ? (int)count : LANES), place);
+}
+
+/* `count` numbers, at most eight, and zeros. */
+INLINE __m256 read(const float *from, size_t count) {
+    return count >= LANES ? _mm256_loadu_ps(from) : _mm256_maskload_ps(from, lanes_of(count));
+}
+
+/* Write `count` numbers, at most eight; `room` is how many may be written: what is behind is written later. */
+INLINE void write(float *to, __m256 numbers, size_t count, size_t room) {
+    if (room >= LANES) {
+        _mm256_storeu_ps(to, numbers);
+        return;
+    }
+    float all[LANES];
+    _mm256_storeu_ps(all, numbers);
+    for (size_t at = 0; at < count && at < LANES; at++) to[at] = all[at];
+}
+
+INLINE double sum_of(__m256 numbers) {
+    float all[LANES];
+    _mm256_storeu_ps(all, numbers);
+    return (((double)all[0] + all[4]) + ((double)all[1] + all[5])) +
+           (((double)all[2] + all[6]) + ((double)all[3] + all[7]));
+}
+
+/* The numbers from a place on that belong to a plane. */
+INLINE size_t room_of(Plane plane, size_t row, size_t column) {
+    return (plane.height - 1 - row) * plane.stride + plane.width - column;
+}
+
+/* Less than a mean, and 0 for what is behind the `count` numbers. */
+INLINE __m256 differences(const float *from, size_t count, __m256 mean) {
+    __m256 less = _mm256_sub_ps(read(from, count), mean);
+    return count < LANES ? _mm256_and_ps(less, _mm256_castsi256_ps(lanes_of(count))) : less;
+}
+
+/* Two sums at a time: an addition takes as long as four of them in turn. */
+FMA void add_moments(Plane plane, Moments *moments) {
+    __m256 zero = _mm256_setzero_ps(), even = zero, odd = zero;
+    for (size_t row = 0; row < plane.height; row++) {
+        const float *numbers = plane.numbers + row * plane.stride;
+        size_t column = 0;
+        for (; column + LANES < plane.width; column += 2 * LANES) {
+            even = _mm256_add_ps(even, _mm256_loadu_ps(numbers + column));
+            odd = _mm256_add_ps(odd, read(numbers + column + LANES, plane.width - column - LANES));
+        }
+        if (column < plane.width) even = _mm256_add_ps(even, read(numbers + column, plane.width - column));
+    }
+    double count = (double)(plane.height * plane.width), mean = (sum_of(even) + sum_of(odd)) / count;
+    __m256 middle = _mm256_set1_ps((float)mean);
+    even = odd = zero;
+    for (size_t row = 0; row < plane.height; row++) {
+        const float *numbers = plane.numbers + row * plane.stride;
+        size_t column = 0;
+        for (; column + LANES < plane.width; column += 2 * LANES) {
+            __m256 first = differences(numbers + column, LANES, middle);
+            __m256 second = differences(numbers + column + LANES, plane.width - column - LANES, middle);
+            even = _mm256_fmadd_ps(first, first, even), odd = _mm256_fmadd_ps(second, second, odd);
+        }
+        if (column < plane.width) {
+            __m256 last = differences(numbers + column, plane.width - column, middle);
+            even = _mm256_fmadd_ps(last, last, even);
+        }
+    }
+    double total = moments->count + count, shift = mean - moments->mean;
+    moments->mean += shift * count / total;
+    moments->squares += sum_of(even) + sum_of(odd) + shift * shift * moments->count * count / total;
+    moments->count = total;
+}
+
+/* What is no number stays none: of two of which one is none, min and max give the second. */
+INLINE __m256 activated(const Activation activation, __m256 number) {
+    __m256 zero = _mm256_setzero_ps(), six = _mm256_set1_ps(6);
+    switch (activation) {
+    case IDENTITY: return number;
+    case RELU: return _mm256_max_ps(zero, number);
+    case RELU6: return _mm256_min_ps(six, _mm256_max_ps(zero, number));
+    default: {
+        __m256 gate = _mm256_fmadd_ps(number, _mm256_set1_ps(1 / 6.0f), _mm256_set1_ps(0.5f));
+        return _mm256_mul_ps(number, _mm256_min_ps(_mm256_set1_ps(1), _mm256_max_ps(zero, gate)));
+    }
+    }
+}
+
+/* The gradient before an activation from that behind it. As in MXNet none passes at 0, one does at 6; a gate has none
+   at its limits. */
+INLINE __m256 before(const Activation activation, __m256 number, __m256 gradient) {
+    __m256 zero = _mm256_setzero_ps(), positive = _mm256_cmp_ps(number, zero, _CMP_NLE_UQ);
+    switch (activation) {
+    case IDENTITY: return gradient;
+    case RELU: return _mm256_and_ps(gradient, positive);
+    case RELU6:
+        return _mm256_and_ps(gradient, _mm256_and_ps(positive, _mm256_cmp_ps(number, _mm256_set1_ps(6), _CMP_NGT_UQ)));
+    default: {
+        __m256 sixth = _mm256_set1_ps(1 / 6.0f), one = _mm256_set1_ps(1);
+        __m256 gate = _mm256_fmadd_ps(number, sixth, _mm256_set1_ps(0.5f));
+        __m256 moves = _mm256_and_ps(_mm256_cmp_ps(gate, zero, _CMP_NLE_UQ), _mm256_cmp_ps(gate, one, _CMP_NGE_UQ));
+        __m256 slope = _mm256_fmadd_ps(number, _mm256_and_ps(sixth, moves), _mm256_min_ps(one, _mm256_max_ps(zero, gate)));
+        return _mm256_mul_ps(gradient, slope);
+    }
+    }
+}
+
+INLINE __m256 normalized(const ChannelNorm *norm, __m256 number) {
+    return _mm256_fmadd_ps(_mm256_sub_ps(number, _mm256_set1_ps(norm->mean)), _mm256_set1_ps(norm->scale),
+                           _mm256_set1_ps(norm->shift));
+}
+
+INLINE void normalize_plane(const Activation activation, Plane plane, const ChannelNorm *norm, Plane out) {
+    for (size_t row = 0; row < plane.height; row++)
+        for (size_t column = 0; column < plane.width; column += LANES) {
+            size_t left = plane.width - column;
+            __m256 each = normalized(norm, read(plane.numbers + row * plane.stride + column, left));
+            write(out.numbers + row * out.stride + column, activated(activation, each), left, room_of(out, row, column));
+        }
+}
+
+INLINE void normalize_to_lanes(const Activation activation, const float *row, size_t width, const ChannelNorm *norm,
+                               float *out) {
+    for (size_t column = 0; column < width; column += LANES) {
+        __m256 each = activated(activation, normalized(norm, read(row + column, width - column)));
+        if (width - column < LANES) each = _mm256_and_ps(each, _mm256_castsi256_ps(lanes_of(width - column)));
+        _mm256_storeu_ps(out + column, each);
+    }
+}
+
+INLINE void add_plane(const Activation activation, Plane plane, Plane gradient, const ChannelNorm *norm, Plane out,
+                      GradientSums *sums) {
+    __m256 of_gradients = _mm256_setzero_ps(), of_products = of_gradients;
+    for (size_t row = 0; row < plane.height; row++)
+        for (size_t column = 0; column < plane.width; column += LANES) {
+            size_t left = plane.width - column;
+            __m256 number = read(plane.numbers + row * plane.stride + column, left);
+            __m256 each = read(gradient.numbers + row * gradient.stride + column, left);
+            each = before(activation, normalized(norm, number), each);
+            of_gradients = _mm256_add_ps(of_gradients, each);
+            of_products = _mm256_fmadd_ps(each, _mm256_sub_ps(number, _mm256_set1_ps(norm->mean)), of_products);
+            if (out.numbers) write(out.numbers + row * out.stride + column, each, left, room_of(out, row, column));
+        }
+    sums->gradients += sum_of(of_gradients), sums->products += sum_of(of_products) * norm->inverse;
+}
+
+INLINE void back_plane(const Activation activation, Plane plane, Plane gradient, const ChannelNorm *norm,
+                       const GradientSums *sums, double count, Plane out, int is_padded) {
+    __m256 scale = _mm256_set1_ps(norm->scale), mean = _mm256_set1_ps((float)(sums->gradients / count));
+    __m256 slope = _mm256_set1_ps((float)(sums->products / count * norm->inverse)), middle = _mm256_set1_ps(norm->mean);
+    for (size_t row = 0; row < plane.height; row++)
+        for (size_t column = 0; column < plane.width; column += LANES) {
+            size_t left = plane.width - column;
+            __m256 number = read(plane.numbers + row * plane.stride + column, left);
+            __m256 each = read(gradient.numbers + row * gradient.stride + column, left);
+            each = _mm256_sub_ps(before(activation, normalized(norm, number), each), mean);
+            each = _mm256_mul_ps(scale, _mm256_fnmadd_ps(slope, _mm256_sub_ps(number, middle), each));
+            float *to = out.numbers + row * out.stride + column;
+            if (is_padded)
+                _mm256_storeu_ps(to, left < LANES ? _mm256_and_ps(each, _mm256_castsi256_ps(lanes_of(left))) : each);
+            else
+                write(to, each, left, room_of(out, row, column));
+        }
+}
+
+#define FOR_ACTIVATIONS(norm, function, ...)                     \
+    switch ((norm)->activation) {                                \
+    case IDENTITY: function(IDENTITY, __VA_ARGS__); break;       \
+    case RELU: function(RELU, __VA_ARGS__); break;               \
+    case RELU6: function(RELU6, __VA_ARGS__); break;             \
+    default: function(HARD_SWISH, __VA_ARGS__);                  \
+    }
+
+FMA void normalize_row(const float *row, size_t width, const ChannelNorm *norm, float *out) {
+    FOR_ACTIVATIONS(norm, normalize_to_lanes, row, width, norm, out)
+}
+
+FMA void normalize(Plane plane, const ChannelNorm *norm, Plane out) {
+    FOR_ACTIVATIONS(norm, normalize_plane, plane, norm, out)
+}
+
+FMA void add_gradients(Plane plane, Plane gradient, const ChannelNorm *norm, Plane out, GradientSums *sums) {
+    FOR_ACTIVATIONS(norm, add_plane, plane, gradient, norm, out, sums)
+}
+
+FMA void normalize_back(Plane plane, Plane gradient, const ChannelNorm *norm, const GradientSums *sums, double count,
+                        Plane out, int is_padded) {
+    FOR_ACTIVATIONS(norm, back_plane, plane, gradient, norm, sums, count, out, is_padded)
+}
