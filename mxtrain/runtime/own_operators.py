@@ -14,6 +14,7 @@ from mxtrain import native
 logger = logging.getLogger("mxtrain.runtime")
 
 ATTENTION = "mxtrain_attention"  # of projections and of what is added to scores; heads
+LAYER_NORM = "mxtrain_layer_norm"  # of data, gamma and beta, over the last axis; eps
 
 
 def load(mxnet: ModuleType, num_threads: int) -> None:

@@ -28,6 +28,12 @@ long whole_number(Attributes attributes, const char *key) {
     return 0;
 }
 
+float number(Attributes attributes, const char *key, float otherwise) {
+    for (int at = 0; at < attributes.count; at++)
+        if (!strcmp(attributes.keys[at], key)) return strtof(attributes.values[at], NULL);
+    return otherwise;
+}
+
 void *scratch_memory(const Call *call, size_t bytes_of_thread, size_t most, int *threads) {
     if (most > INT32_MAX / bytes_of_thread) most = INT32_MAX / bytes_of_thread;
     *threads = most < (size_t)call->num_threads ? (int)most : call->num_threads;
@@ -36,6 +42,7 @@ void *scratch_memory(const Call *call, size_t bytes_of_thread, size_t most, int 
 
 static const Operator *const operators[] = {
     &attention_operator,
+    &layer_norm_operator,
 };
 
 #define NUM_OPERATORS ((int)(sizeof operators / sizeof *operators))

@@ -54,9 +54,13 @@ typedef struct {
 } Operator;
 
 extern const Operator attention_operator;
+extern const Operator layer_norm_operator;
 
 /* Return a whole number among the attributes; 0 where it is not there. */
 long whole_number(Attributes attributes, const char *key);
+
+/* Return a number among the attributes; `otherwise` where it is not there. */
+float number(Attributes attributes, const char *key, float otherwise);
 
 /* Return scratch memory of MXNet's for threads of so many bytes each, NULL where it has none; `threads` becomes how many
    there is memory for: `most`, those of the call, or what MXNet can count. */
