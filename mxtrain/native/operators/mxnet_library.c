@@ -43,6 +43,8 @@ void *scratch_memory(const Call *call, size_t bytes_of_thread, size_t most, int 
 static const Operator *const operators[] = {
     &attention_operator,
     &layer_norm_operator,
+    &cross_entropy_operator,
+    &likeliest_operator,
 };
 
 #define NUM_OPERATORS ((int)(sizeof operators / sizeof *operators))
@@ -64,7 +66,7 @@ EXPORTED void _opRegGet(int at, const char **name, int *is_subgraph, const char 
     *name = one->name, *is_subgraph = 0;
     *forward_devices = *backward_devices = devices, *state_devices = NULL;
     *forward = forwards[at], *backward = backwards[at], *state = NULL;
-    *forward_count = *backward_count = 1, *state_count = 0;
+    *forward_count = 1, *backward_count = one->backward != NULL, *state_count = 0;
     *parse = *type = *shape = (void *)one, *storage_type = NULL;
     *mutate = one->num_moved ? (void *)one : NULL;
 }

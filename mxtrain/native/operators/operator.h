@@ -48,13 +48,15 @@ typedef struct {
     /* Fill in the outputs' sizes; returns whether inputs fit. */
     int (*shape)(Attributes attributes, const Shape *inputs, OutputShape *outputs);
     int (*forward)(const Call *call);
-    int (*backward)(const Call *call);
+    int (*backward)(const Call *call); /* NULL where there is no gradient */
     /* Inputs that are running statistics, which a backward pass moves: the last ones. */
     int num_moved;
 } Operator;
 
 extern const Operator attention_operator;
 extern const Operator layer_norm_operator;
+extern const Operator cross_entropy_operator;
+extern const Operator likeliest_operator;
 
 /* Return a whole number among the attributes; 0 where it is not there. */
 long whole_number(Attributes attributes, const char *key);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import LAYER_NORM
 from mxtrain.train.context import TrainContext
 from tests.support.nets.symbols import computed, operators
+from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 from tests.support.nets.training_steps import (
     CLASSES,
     FLAGS,
@@ -29,10 +29,9 @@ from tests.support.nets.training_steps import (
 EPSILON = 1e-5
 SHAPES = [(256, 2), (37, 13), (3, 7, 24), (16, 768), (4, 5000), (20_000, 3), (1, 100_003)]
 WIDTH = 32
-is_built = pytest.mark.skipif(native.OPERATORS is None, reason="the part in C is not built")
 
 
-@pytest.fixture(params=[pytest.param("ours", marks=is_built), "products"])
+@pytest.fixture(params=[pytest.param("ours", marks=needs_own_operators), "products"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How LayerNorms train, where the part in C is built and where it is not."""
     if request.param == "products":
@@ -89,19 +88,11 @@ def test_values_and_gradients_are_as_exact_as_those_of_mxnet(
         assert our <= 2 * their + 1e-6
 
 
-@is_built
+@needs_own_operators
 def test_the_bits_are_those_of_any_number_of_threads() -> None:
     values, gradient = sample((1777, 45), 0.5, 2)
-    ours, found = rewritten(layer_norm(), (1777, 45)), []
-    library = ctypes.CDLL(native.OPERATORS)
-    before = library.mxtrain_set_threads(1)
-    try:
-        for threads in (1, 2, 3, 16):
-            library.mxtrain_set_threads(threads)
-            found.append([each.tobytes() for each in computed(ours, values, gradient)])
-    finally:
-        library.mxtrain_set_threads(before)
-    assert found[0] == found[1] == found[2] == found[3]
+    ours = rewritten(layer_norm(), (1777, 45))
+    assert_same_bits_of_any_threads(lambda: computed(ours, values, gradient))
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
