@@ -12,16 +12,20 @@ import inspect
 import math
 from typing import Any, Callable
 
+import numpy as np
+
+from mxtrain import native
 from mxtrain.config.components import import_path
 from mxtrain.config.components import losses as components
 from mxtrain.config.components.component import load
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models.heads.margins import SMALLEST_SINE
-from mxtrain.runtime import mx
+from mxtrain.runtime import mx, own_operators
 from mxtrain.runtime.types import NDArray
 
 Loss = Callable[[NDArray, NDArray], NDArray]
+FEWEST_CLASSES = 256  # of a row for operators of ours
 
 
 def build(text: str, label_smoothing: float, num_classes: int, objects: ProgramObjects = NO_OBJECTS) -> Loss:
@@ -63,10 +67,30 @@ def _known(target: str, text: str, smoothing: float) -> Loss | None:
 
 
 def cross_entropy(output: NDArray, label: NDArray, smoothing: float = 0.0) -> NDArray:
-    """Return the cross-entropy of softmax with the label's class, which smoothing mixes with all classes."""
-    log_probabilities = output.log_softmax(axis=1)
-    losses = -log_probabilities.pick(label, axis=1)
-    return losses if not smoothing else (1 - smoothing) * losses - smoothing * log_probabilities.mean(axis=1)
+    """Return the cross-entropy of softmax with the label's class, which smoothing mixes with all classes.
+
+    Classes are the last axis. A label that is no class is the nearest.
+    """
+    if mx.autograd.is_recording() and _are_wide(output) and label.dtype == np.float32:
+        losses, _ = own_operators.compute(own_operators.CROSS_ENTROPY, output, label, smoothing=smoothing)
+        return losses
+    log_probabilities = output.log_softmax(axis=-1)
+    losses = -log_probabilities.pick(label, axis=-1)
+    return losses if not smoothing else (1 - smoothing) * losses - smoothing * log_probabilities.mean(axis=-1)
+
+
+def likeliest(output: NDArray) -> NDArray:
+    """Return the class with the largest output, the last axis being classes; of several the first."""
+    if _are_wide(output):
+        found: NDArray = own_operators.compute(own_operators.LIKELIEST, output)
+        return found
+    return output.argmax(axis=-1)
+
+
+def _are_wide(output: NDArray) -> bool:
+    """Return whether rows of output are for operators of ours: of fewer classes nothing is won."""
+    is_ours = native.OPERATORS is not None and output.context.device_type == "cpu"
+    return is_ours and output.dtype == np.float32 and output.ndim > 1 and output.shape[-1] >= FEWEST_CLASSES
 
 
 def arcface(output: NDArray, label: NDArray, scale: float, margin: float) -> NDArray:

@@ -15,13 +15,17 @@ TINY_MICROS, IDLE_SHARE = 30.0, 0.5  # of operators; of the time of computing in
 PRODUCTS = ("Convolution", "FullyConnected", "Deconvolution", "batch_dot", "dot")
 MOVES_MEMORY = ("BatchNorm", "Activation", "relu", "elemwise_add", "Pooling", "Concat")
 SHORTER = "--window shorter: attention's time grows with its square"
+FEWER_OUTPUTS = (
+    "fewer outputs (--num-classes, a smaller vocabulary): the loss takes as long as its rows are wide"
+)
 ADVICE = {
     "clip": "--model with plain relu, as mobilenet1.0 in the place of mobilenetv2_1.0: clipping takes longer than relu",
     "LayerNorm": "--micro-batch larger: LayerNorm's backward pass runs row by row, and pays off in fewer, larger calls",
     "Embedding": "mxtrain.models.nets.sparse.SparseEmbedding in your net: its gradient has only the rows of the batch, "
     "an Embedding's has all of the table",
     "RNN": "--window shorter: an LSTM's steps follow each other, so its time grows with their number",
-    "log_softmax": "fewer outputs (--num-classes, a smaller vocabulary): the loss takes as long as its rows are wide",
+    "log_softmax": FEWER_OUTPUTS,
+    "mxtrain_cross_entropy": FEWER_OUTPUTS,
     "softmax": SHORTER,
     "mxtrain_attention": SHORTER,
     "Dropout": "less dropout, if the net does not overfit: drawing the masks takes this long",

@@ -6,8 +6,10 @@ Owns that MXNet knows them. Which graphs have them is `models/rewrites/`'s; wher
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 from types import ModuleType
+from typing import Any
 
 from mxtrain import native
 
@@ -17,6 +19,9 @@ ATTENTION = "mxtrain_attention"  # of projections and of what is added to scores
 # A BatchNorm with its activation, a depthwise convolution with those behind it, or on both sides.
 NORM, DEPTHWISE_NORM = "mxtrain_norm", "mxtrain_depthwise_norm"
 NORM_DEPTHWISE_NORM = "mxtrain_norm_depthwise_norm"
+LAYER_NORM = "mxtrain_layer_norm"  # of data, gamma and beta, over the last axis; eps
+CROSS_ENTROPY = "mxtrain_cross_entropy"  # of scores and labels, over the last axis; smoothing
+LIKELIEST = "mxtrain_likeliest"  # of scores, over the last axis
 
 
 def load(mxnet: ModuleType, num_threads: int) -> None:
@@ -33,3 +38,22 @@ def load(mxnet: ModuleType, num_threads: int) -> None:
         *_, reason = str(error).strip().splitlines() or ["for no reason that MXNet gives"]
         logger.warning("nets are computed without mxtrain's own operators, which do not load: %s", reason)
         native.OPERATORS = None
+
+
+def compute(name: str, *arrays: Any, **attributes: object) -> Any:
+    """Return what an operator makes of MXNet's arrays, a list of several; outside of graphs."""
+    from mxtrain.runtime import mx
+
+    values = [str(value) for value in attributes.values()]
+    return mx.nd._internal._imperative_invoke(
+        _handle(name), arrays, list(attributes), values, None, False, False
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def _handle(name: str) -> int | None:
+    from mxtrain.runtime import mx
+
+    handle = ctypes.c_void_p()
+    mx.base.check_call(mx.base._LIB.NNGetOpHandle(name.encode(), ctypes.byref(handle)))
+    return handle.value

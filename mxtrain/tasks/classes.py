@@ -132,7 +132,9 @@ class ClassificationForward:
 
     def means(self, output: Any, label: Any) -> dict[str, tuple[Any, Any]]:
         """Return the sum and the count of each of the task's `step_means`."""
-        return {"accuracy": ((output.argmax(axis=1) == label).sum(), len(label))}
+        from mxtrain.models.losses import likeliest
+
+        return {"accuracy": ((likeliest(output) == label).sum(), len(label))}
 
     def distance(self, output: Any, taught: Any) -> Any:
         """Return how far each answer is from the teacher's."""

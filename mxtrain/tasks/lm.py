@@ -188,10 +188,12 @@ class WindowReader:
 
 def forward(net: Net, arrays: NDArrays) -> Outcome:
     """Return the cross-entropy of each target that counts; the losses are also what metrics look at."""
+    from mxtrain.models.losses import cross_entropy
+
     tokens, targets = arrays["tokens"].astype("float32"), arrays["targets"].astype("float32")
     scores = net(tokens).astype("float32", copy=False)
     counts = targets >= 0
-    losses = scores.log_softmax(axis=-1).pick(targets, axis=-1) * -counts
+    losses = cross_entropy(scores, targets) * counts
     return Outcome(losses, counts.sum(), {}, losses)
 
 

@@ -199,6 +199,7 @@ class TextForward:
     class_weights: Sequence[float] | None = None
 
     def __call__(self, net: Net, arrays: NDArrays) -> Outcome:
+        from mxtrain.models.losses import likeliest
         from mxtrain.runtime import mx
 
         # The loss is computed in float32 whatever the net runs in.
@@ -210,5 +211,5 @@ class TextForward:
             counts = known * mx.nd.array(self.class_weights, ctx=label.context).take(label)
         losses = counted(self.loss(scores, label.relu()), counts).reshape(arrays["label"].shape)
         with mx.autograd.pause():
-            hits = (scores.argmax(axis=1) == label).sum()  # none where there is no label
+            hits = (likeliest(scores) == label).sum()  # none where there is no label
         return Outcome(losses, counts.sum(), {"accuracy": (hits, known.sum())}, output)

@@ -4,11 +4,11 @@
 
 #include "attention.h"
 
-#include <immintrin.h>
 #include <math.h>
 #include <string.h>
 
 #include "product.h"
+#include "vectors.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -16,7 +16,6 @@
 #define omp_get_thread_num() 0
 #endif
 
-#define FMA __attribute__((target("avx2,fma")))
 #define BLOCK 48      /* rows of scores at a time */
 #define HIDDEN -1e9f  /* what is added to a score whose share is 0, or less */
 
@@ -81,29 +80,6 @@ static void find_seen(const float *added, size_t length, Part *part) {
     part->end = end;
 }
 
-/* e to the power of numbers that are not above 0: 2^n times a polynomial, within 2 units of the last place. */
-FMA static inline __m256 exponential(__m256 x) {
-    x = _mm256_max_ps(x, _mm256_set1_ps(-87.0f));
-    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
-    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
-    __m256 p = _mm256_set1_ps(1.9875691500e-4f);
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.3981999507e-3f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.3334519073e-3f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1665795894e-2f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666665459e-1f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.0000001201e-1f));
-    p = _mm256_add_ps(_mm256_fmadd_ps(p, _mm256_mul_ps(r, r), r), _mm256_set1_ps(1));
-    __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
-    return _mm256_mul_ps(p, _mm256_castsi256_ps(power));
-}
-
-FMA static inline float sum_of(__m256 numbers) {
-    float all[8];
-    _mm256_storeu_ps(all, numbers);
-    return ((all[0] + all[4]) + (all[1] + all[5])) + ((all[2] + all[6]) + (all[3] + all[7]));
-}
-
 /* Turn a row of scores into shares: `count` of them, and behind these, up to a whole panel, zeros. */
 FMA static void share(float *scores, const float *added, float scale, size_t count) {
     size_t whole = rounded(count), at = 0;
@@ -124,11 +100,9 @@ FMA static void share(float *scores, const float *added, float scale, size_t cou
     for (at = 0; at < 8; at++)
         if (all[at] > largest) largest = all[at];
     /* What is no number stays none, and makes the whole row so. */
-    __m256 most = _mm256_set1_ps(largest), least = _mm256_set1_ps(-87.0f), sums = _mm256_setzero_ps();
+    __m256 most = _mm256_set1_ps(largest), sums = _mm256_setzero_ps();
     for (at = 0; at < whole; at += 8) {
-        __m256 less = _mm256_sub_ps(_mm256_loadu_ps(scores + at), most);
-        __m256 each = _mm256_andnot_ps(_mm256_cmp_ps(less, least, _CMP_LT_OQ), exponential(less));
-        each = _mm256_blendv_ps(each, less, _mm256_cmp_ps(less, less, _CMP_UNORD_Q));
+        __m256 each = exponential_or_nan(_mm256_sub_ps(_mm256_loadu_ps(scores + at), most));
         sums = _mm256_add_ps(sums, each);
         _mm256_storeu_ps(scores + at, each);
     }

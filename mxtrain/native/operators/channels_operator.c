@@ -48,8 +48,8 @@ static Norm norm_of(const Call *call, int gamma, const char *const keys[4]) {
                   call->in[gamma + 1],
                   call->in[gamma + 2],
                   call->in[gamma + 3],
-                  (float)number(call->attributes, keys[0]),
-                  (float)number(call->attributes, keys[1]),
+                  number(call->attributes, keys[0], 1e-3f),
+                  number(call->attributes, keys[1], 0.9f),
                   activation_of(text(call->attributes, keys[2])),
                   !whole_number(call->attributes, keys[3])};
 }

@@ -31,7 +31,10 @@ const char *text(Attributes attributes, const char *key) {
 
 long whole_number(Attributes attributes, const char *key) { return strtol(text(attributes, key), NULL, 10); }
 
-double number(Attributes attributes, const char *key) { return strtod(text(attributes, key), NULL); }
+float number(Attributes attributes, const char *key, float otherwise) {
+    const char *value = text(attributes, key);
+    return *value ? strtof(value, NULL) : otherwise;
+}
 
 int has_sizes(FoundShape *input, int count, const int64_t *sizes) {
     if (!input->count) memset(input->sizes, 0, sizeof input->sizes), input->count = count;
@@ -54,6 +57,9 @@ static const Operator *const operators[] = {
     &norm_operator,
     &depthwise_norm_operator,
     &norm_depthwise_norm_operator,
+    &layer_norm_operator,
+    &cross_entropy_operator,
+    &likeliest_operator,
 };
 
 #define NUM_OPERATORS ((int)(sizeof operators / sizeof *operators))
@@ -75,7 +81,7 @@ EXPORTED void _opRegGet(int at, const char **name, int *is_subgraph, const char 
     *name = one->name, *is_subgraph = 0;
     *forward_devices = *backward_devices = devices, *state_devices = NULL;
     *forward = forwards[at], *backward = backwards[at], *state = NULL;
-    *forward_count = *backward_count = 1, *state_count = 0;
+    *forward_count = 1, *backward_count = one->backward != NULL, *state_count = 0;
     *parse = *type = *shape = (void *)one, *storage_type = NULL;
     *mutate = one->num_moved ? (void *)one : NULL;
 }

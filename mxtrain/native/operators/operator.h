@@ -48,22 +48,25 @@ typedef struct {
     /* Fill in the outputs' sizes, and those of inputs that may be variables (`has_sizes`); returns whether inputs fit. */
     int (*shape)(Attributes attributes, FoundShape *inputs, FoundShape *outputs);
     int (*forward)(const Call *call);
-    int (*backward)(const Call *call);
+    int (*backward)(const Call *call); /* NULL where there is no gradient */
     /* Inputs that are running statistics, which a backward pass moves. */
     int num_moved, moved[4];
 } Operator;
 
-extern const Operator attention_operator, norm_operator, depthwise_norm_operator, norm_depthwise_norm_operator;
+extern const Operator attention_operator, layer_norm_operator, cross_entropy_operator, likeliest_operator;
+extern const Operator norm_operator, depthwise_norm_operator, norm_depthwise_norm_operator;
 
 /* Return an attribute; an empty text where it is not there. */
 const char *text(Attributes attributes, const char *key);
 
-/* Return an attribute that is a number; 0 where it is not there. */
+/* Return a whole number among the attributes; 0 where it is not there. */
 long whole_number(Attributes attributes, const char *key);
-double number(Attributes attributes, const char *key);
 
 /* Return whether an input has these sizes, which are filled in where it has none. */
 int has_sizes(FoundShape *input, int count, const int64_t *sizes);
+
+/* Return a number among the attributes; `otherwise` where it is not there. */
+float number(Attributes attributes, const char *key, float otherwise);
 
 /* Return scratch memory of MXNet's for threads of so many bytes each, NULL where it has none; `threads` becomes how many
    there is memory for: `most`, those of the call, or what MXNet can count. */

@@ -2,11 +2,11 @@
 
 #include "product.h"
 
-#include <immintrin.h>
 #include <string.h>
 
+#include "vectors.h"
+
 #define ROWS 6
-#define FMA __attribute__((target("avx2,fma")))
 
 void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels) {
     for (size_t first = 0; first < columns; first += PANEL, panels += rows * PANEL) {

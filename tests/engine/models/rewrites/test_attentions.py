@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mxtrain import native
 from mxtrain.models.nets.gpt import HIDDEN, Gpt
 from mxtrain.models.rewrites import attentions, graph_rewrites
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import ATTENTION
 from tests.support.nets.symbols import computed, operators
+from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
-pytestmark = pytest.mark.skipif(native.OPERATORS is None, reason="the part in C is not built")
+pytestmark = needs_own_operators
 SHAPES = [(1, 1, 1, 1), (7, 3, 2, 5), (48, 1, 1, 16), (49, 2, 2, 33), (97, 1, 3, 64), (256, 2, 2, 24)]
 
 
@@ -70,16 +69,8 @@ def test_values_and_gradients_are_those_of_mxnet(shape: tuple[int, ...], kind: s
 
 def test_the_bits_are_those_of_any_number_of_threads() -> None:
     values, gradient = sample(130, 3, 3, 20, "causal")
-    ours, found = rewritten(attention(3), values), []
-    library = ctypes.CDLL(native.OPERATORS)
-    before = library.mxtrain_set_threads(1)
-    try:
-        for threads in (1, 2, 3, 16):
-            library.mxtrain_set_threads(threads)
-            found.append([each.tobytes() for each in computed(ours, values, gradient)])
-    finally:
-        library.mxtrain_set_threads(before)
-    assert found[0] == found[1] == found[2] == found[3]
+    ours = rewritten(attention(3), values)
+    assert_same_bits_of_any_threads(lambda: computed(ours, values, gradient))
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])

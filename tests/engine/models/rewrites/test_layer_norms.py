@@ -1,4 +1,4 @@
-"""LayerNorms train by products with ones: the same values, gradients and curves, and no less exact."""
+"""LayerNorms train by our operator or by products with ones: the same values, gradients and curves, no less exact."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain import config
+from mxtrain import config, native
 from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, layer_norms
 from mxtrain.runtime import mx
+from mxtrain.runtime.own_operators import LAYER_NORM
 from mxtrain.train.context import TrainContext
 from tests.support.nets.symbols import computed, operators
+from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 from tests.support.nets.training_steps import (
     CLASSES,
     FLAGS,
@@ -25,8 +27,16 @@ from tests.support.nets.training_steps import (
 )
 
 EPSILON = 1e-5
-SHAPES = [(256, 2), (3, 7, 24), (16, 768), (4, 5000)]
+SHAPES = [(256, 2), (37, 13), (3, 7, 24), (16, 768), (4, 5000), (20_000, 3), (1, 100_003)]
 WIDTH = 32
+
+
+@pytest.fixture(params=[pytest.param("ours", marks=needs_own_operators), "products"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How LayerNorms train, where the part in C is built and where it is not."""
+    if request.param == "products":
+        monkeypatch.setattr(native, "OPERATORS", None)
+    return str(request.param)
 
 
 def layer_norm(**attributes: Any) -> Any:
@@ -64,18 +74,48 @@ def largest_errors(found: list[Any], right: list[Any]) -> list[float]:
 @pytest.mark.parametrize(("mean", "deviation"), [(0, 1), (3, 1e-3), (1000, 0.1), (-0.3, 0), (1e-4, 1e-6)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_values_and_gradients_are_as_exact_as_those_of_mxnet(
-    shape: tuple[int, ...], mean: float, deviation: float
+    shape: tuple[int, ...], mean: float, deviation: float, way: str
 ) -> None:
     """Where rows have a large mean and hardly vary, and where they do not vary at all, too."""
     symbol = layer_norm(eps=EPSILON)
     fast = rewritten(symbol, shape)
-    assert "LayerNorm" not in operators(fast)
+    assert "LayerNorm" not in operators(fast) and (LAYER_NORM in operators(fast)) == (way == "ours")
     assert fast.list_inputs() == symbol.list_inputs() and fast.list_outputs() == symbol.list_outputs()
     values, gradient = sample(shape, mean, deviation)
     right = exact(values, gradient)
     ours, theirs = (largest_errors(computed(each, values, gradient), right) for each in (fast, symbol))
     for our, their in zip(ours, theirs):
         assert our <= 2 * their + 1e-6
+
+
+@needs_own_operators
+def test_the_bits_are_those_of_any_number_of_threads() -> None:
+    values, gradient = sample((1777, 45), 0.5, 2)
+    ours = rewritten(layer_norm(), (1777, 45))
+    assert_same_bits_of_any_threads(lambda: computed(ours, values, gradient))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_what_is_no_number_stays_none(number: float, way: str) -> None:
+    values, gradient = sample((64, 20), 0, 1)
+    values["data"][12, 3] = number
+    normed, of_data, of_gamma, _ = computed(rewritten(layer_norm(), (64, 20)), values, gradient)
+    others = np.arange(64) != 12
+    assert not np.isfinite(normed[12]).any() and np.isfinite(normed[others]).all()
+    assert not np.isfinite(of_data[12]).any() and np.isfinite(of_data[others]).all()
+    assert not np.isfinite(of_gamma).any()
+
+
+def test_gradients_of_what_is_used_twice_add_up(way: str) -> None:
+    """As of what comes into a layer, which is also added to what comes out, and of weights of two layers."""
+    data, gamma, beta = map(mx.sym.var, ("data", "gamma", "beta"))
+    first = mx.sym.LayerNorm(data, gamma, beta, name="first") + data
+    twice = mx.sym.LayerNorm(first, gamma, beta, name="second") + first
+    values, gradient = sample((40, 24), 0.3, 1)
+    for ours, right in zip(
+        computed(rewritten(twice, (40, 24)), values, gradient), computed(twice, values, gradient)
+    ):
+        np.testing.assert_allclose(ours, right, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +167,7 @@ def context_of(flags: str = "") -> TrainContext:
 
 
 def test_a_net_learns_along_the_same_curve_and_evaluates_by_its_own_layer_norms(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     fast = context_of()
     monkeypatch.setattr(zoo, "TRAINING_REWRITES", ())
@@ -144,7 +184,7 @@ def test_a_net_learns_along_the_same_curve_and_evaluates_by_its_own_layer_norms(
     assert operators(exported).count("LayerNorm") == 3
 
 
-def test_recomputed_segments_train_by_products_too() -> None:
+def test_recomputed_segments_train_so_too(way: str) -> None:
     plain, again = context_of(), context_of("--remat")
     assert train(again, 3) == train(plain, 3)
     assert_equal(arrays(again), arrays(plain))
