@@ -12,6 +12,7 @@ import itertools
 from typing import Sequence
 
 from mxtrain.models.autocast.operator_times import num_elements
+from mxtrain.models.rewrites.channel_runs import inside_runs
 from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, in_bfloat16, shape_of
 
 HANDED_ON = "handed on"  # the name of a segment's input
@@ -32,7 +33,7 @@ def split(graph: Graph, shapes: Shapes, data: str) -> list[Graph]:
     nodes' outputs.
     """
     first = place_of(graph, data)
-    passages = passages_of(graph, first)
+    passages = passages_of(graph, shapes, first)
     ends = [passages[place - 1] for place in cuts(*sizes(graph, shapes, first, passages))]
     head, *_ = graph["heads"]
     return [
@@ -50,14 +51,14 @@ def whole(graph: Graph, data: str) -> Graph:
 def lowest_peak(graph: Graph, shapes: Shapes, data: str) -> int:
     """Return the memory that the segments need."""
     first = place_of(graph, data)
-    computed, handed_on = sizes(graph, shapes, first, passages_of(graph, first))
+    computed, handed_on = sizes(graph, shapes, first, passages_of(graph, shapes, first))
     return peak(computed, handed_on, cuts(computed, handed_on))
 
 
 def inside_and_handed_on(graph: Graph, shapes: Shapes, data: str) -> list[tuple[int, int]]:
     """Return of each segment the bytes of all that it computes, and of what it passes to the next."""
     first = place_of(graph, data)
-    computed, handed_on = sizes(graph, shapes, first, passages_of(graph, first))
+    computed, handed_on = sizes(graph, shapes, first, passages_of(graph, shapes, first))
     ends = [*cuts(computed, handed_on), len(computed)]
     return [(sum(computed[start:end]), handed_on[end - 1]) for start, end in zip([0, *ends], ends)]
 
@@ -78,8 +79,8 @@ def num_bytes(graph: Graph, shapes: Shapes) -> int:
     )
 
 
-def passages_of(graph: Graph, data: int) -> list[int]:
-    """Return the positions of the nodes whose value alone goes on after them."""
+def passages_of(graph: Graph, shapes: Shapes, data: int) -> list[int]:
+    """Return the positions of the nodes whose value alone goes on after them, outside of what becomes one operator."""
     nodes = graph["nodes"]
     of_data = _reached(graph, data)
     spans = _spans(graph, of_data, _repeated(graph, data))
@@ -91,10 +92,11 @@ def passages_of(graph: Graph, data: int) -> list[int]:
         source for node in nodes for source, output, *_ in node["inputs"] if output
     }  # of several outputs
     (head, *_), *_ = graph["heads"]
+    inside = inside_runs(graph, shapes)
     passages = []
     for place in range(head):
         num_open += change[place]
-        if num_open == 1 and place in of_data & spans.keys() - others - {data}:
+        if num_open == 1 and place in of_data & spans.keys() - others - inside - {data}:
             passages.append(place)
     return passages
 

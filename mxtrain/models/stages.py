@@ -142,7 +142,7 @@ def _ends(graph: Graph, shapes: Shapes, data: str, is_exact: bool) -> list[int]:
     They are `is_exact` if what comes after an end computes the same bits of a copy of it.
     """
     first = segments.place_of(graph, data)
-    passages = segments.passages_of(graph, first)
+    passages = segments.passages_of(graph, shapes, first)
     computed, _ = segments.sizes(graph, shapes, first, passages)
     followers = _followers(graph)
     ends, inside = [], 0

@@ -9,7 +9,7 @@ activation follows it. Arrays are in plain order on both sides.
 from __future__ import annotations
 
 import functools
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple
 
 from mxtrain import native
 from mxtrain.models.rewrites import norm_relus
@@ -89,16 +89,8 @@ class _Wiring(NamedTuple):
 
 def with_channel_runs(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with our operator for each run of such layers; without the part in C the same graph."""
-    if native.OPERATORS is None:
-        return graph
-    wiring = _Wiring(graph["nodes"], users_of(graph), {head for head, *_ in graph["heads"]})
-    narrow = in_bfloat16(graph)
-    norms = [
-        _norm(wiring, place)
-        for place in range(len(graph["nodes"]))
-        if place not in narrow and _is_norm(graph, shapes, place)
-    ]
-    runs = [run for run in _runs(graph, shapes, wiring, norms, narrow) if _stands_alone(wiring, run)]
+    wiring = _wiring(graph)
+    runs = _runs(graph, shapes, wiring)
     nodes = list(graph["nodes"])
     replacements: dict[int, Replacement | None] = {}
     for run in runs:
@@ -107,22 +99,54 @@ def with_channel_runs(graph: Graph, shapes: Shapes) -> Graph:
         replacements[end] = functools.partial(
             _operator, operator=_name(run), attributes=_attributes(wiring, run)
         )
+        # Its output is in plain order.
+        replacements.update(dict.fromkeys(set(wiring.copies(end)) - wiring.outputs, _nothing))
     return with_replaced({**graph, "nodes": nodes}, replacements) if runs else graph
 
 
-def _runs(graph: Graph, shapes: Shapes, wiring: _Wiring, norms: list[_Norm], narrow: set[int]) -> list[_Run]:
+def inside_runs(graph: Graph, shapes: Shapes) -> set[int]:
+    """Return the positions of the nodes behind which a cut would go through a run."""
+    wiring, inside = _wiring(graph), set()
+    for run in _runs(graph, shapes, wiring):
+        first, *_ = _places(run)
+        pending = [run.behind.end]
+        while pending:
+            place = pending.pop()
+            sources = [] if place == first else [source for source, *_ in graph["nodes"][place]["inputs"]]
+            inside.update(sources)
+            pending += sources
+    return inside
+
+
+def _wiring(graph: Graph) -> _Wiring:
+    return _Wiring(graph["nodes"], users_of(graph), {head for head, *_ in graph["heads"]})
+
+
+def _runs(graph: Graph, shapes: Shapes, wiring: _Wiring) -> list[_Run]:
+    """Return the runs of a graph; none without the part in C."""
+    if native.OPERATORS is None:
+        return []
+    narrow, places = in_bfloat16(graph), range(len(graph["nodes"]))
+    wide = [place for place in places if place not in narrow]
+    norms = [_norm(wiring, place) for place in wide if _is_norm(graph, shapes, place)]
     by_place, by_end = {each.place: each for each in norms}, {each.end: each for each in norms}
     runs = []
-    for place in range(len(graph["nodes"])):
+    for place in wide:
         behind = by_place.get(wiring.only_user(place) or 0)
-        if behind is None or place in narrow or not _is_depthwise(graph, shapes, place):
-            continue
-        source = wiring.source(graph["nodes"][place]["inputs"][0])[0]
-        before = by_end.get(source) if wiring.only_user(source) == place else None
-        runs.append(_Run(before, place, behind))
+        if behind is not None and _is_depthwise(graph, shapes, place):
+            source = wiring.source(graph["nodes"][place]["inputs"][0])[0]
+            before = by_end.get(source) if wiring.only_user(source) == place else None
+            runs.append(_Run(before, place, behind))
     of_runs = {norm for run in runs for norm in (run.before, run.behind)}
     alone = [each for each in norms if each not in of_runs and each.activation in NOT_OF_ONEDNN]
-    return runs + [_Run(None, None, each) for each in alone]
+    runs += [_Run(None, None, each) for each in alone]
+    return [run for run in runs if _stands_alone(wiring, run)]
+
+
+def _places(run: _Run) -> list[int]:
+    """Return the nodes of a run that have weights, first to last."""
+    places = (run.before and run.before.place, run.convolution, run.behind.place)
+    return [place for place in places if place is not None]
 
 
 def _is_copy(node: Mapping[str, Any]) -> bool:
@@ -200,31 +224,33 @@ def _is_depthwise(graph: Graph, shapes: Shapes, place: int) -> bool:
 def _stands_alone(wiring: _Wiring, run: _Run) -> bool:
     """Return whether no norm with its ReLU joined gets plain arrays by this run on one side and blocks on the other.
 
-    It has no backward pass for that, or a wrong one (docs/adr/0041).
+    It has no backward pass for that, or a wrong one (docs/adr/0041). What is outside of the graph, as of one that is a
+    part of a net, counts as such a norm.
     """
-
-    def reaches_joined(place: int, nexts: Any, seen: set[int]) -> bool:
-        for each in nexts(place):
-            if each not in seen:
-                seen.add(each)
-                op = wiring.nodes[each]["op"]
-                if op == norm_relus.JOINED or (op in PASSING and reaches_joined(each, nexts, seen)):
-                    return True
-        return False
+    first, *_ = _places(run)
 
     def sources(place: int) -> list[int]:
-        return [wiring.source(entry)[0] for entry in wiring.nodes[place]["inputs"]]
+        entries = wiring.nodes[place]["inputs"]
+        return [wiring.source(entry)[0] for entry in (entries[:1] if place == first else entries)]
 
-    first = (run.before or run.behind).place if run.before or run.convolution is None else run.convolution
+    def reaches_joined(place: int, nexts: Callable[[int], list[int]], seen: set[int]) -> bool:
+        for each in set(nexts(place)) - seen:
+            seen.add(each)
+            op, passes = wiring.nodes[each]["op"], wiring.nodes[each]["op"] in PASSING
+            if op == norm_relus.JOINED or (
+                passes and (wiring.is_output(each) or reaches_joined(each, nexts, seen))
+            ):
+                return True
+        return False
+
     return not reaches_joined(run.behind.end, wiring.users_behind_copies, set()) and not reaches_joined(
-        first, lambda place: sources(place)[:1] if place == first else sources(place), set()
+        first, sources, set()
     )
 
 
 def _inputs(wiring: _Wiring, run: _Run) -> list[list[int]]:
     """Return the operator's inputs, in the order of those of the nodes it stands for, as a net's inputs keep theirs."""
-    places = (run.before and run.before.place, run.convolution, run.behind.place)
-    (data, *first), *others = [wiring.nodes[place]["inputs"] for place in places if place is not None]
+    (data, *first), *others = [wiring.nodes[place]["inputs"] for place in _places(run)]
     return [wiring.source(data), *first, *(entry for _, *more in others for entry in more)]
 
 

@@ -164,7 +164,7 @@ def test_cuts_lower_the_peak(name: str, size: int, at_most: float) -> None:
     """The peak is given as a share of all that the net computes."""
     net = zoo.build(name, 5)
     graph, shapes = graph_rewrites.nodes_and_shapes(net(mx.sym.var("data")), {"data": (1, 3, size, size)})
-    computed, handed_on = segments.sizes(graph, shapes, 0, segments.passages_of(graph, 0))
+    computed, handed_on = segments.sizes(graph, shapes, 0, segments.passages_of(graph, shapes, 0))
     ends = segments.cuts(computed, handed_on)
     assert segments.peak(computed, handed_on, ends) <= at_most * sum(computed)
 
@@ -210,8 +210,8 @@ def test_no_cut_is_between_two_uses_of_a_weight_or_of_a_value() -> None:
     halves = mx.sym.split(mx.sym.relu(data, name="a"), num_outputs=2, name="b")
     x = mx.sym.dot(mx.sym.relu(halves[0] + halves[1], name="c"), 2 * weight, name="d")
     x = mx.sym.relu(mx.sym.dot(mx.sym.relu(x, name="e"), weight, name="f"), name="g") + 1
-    graph, _ = graph_rewrites.nodes_and_shapes(mx.sym.relu(x + mx.sym.relu(x)), {})
+    graph, shapes = graph_rewrites.nodes_and_shapes(mx.sym.relu(x + mx.sym.relu(x)), {})
     first = next(place for place, node in enumerate(graph["nodes"]) if node["name"] == "data")
-    names = [graph["nodes"][place]["name"] for place in segments.passages_of(graph, first)]
+    names = [graph["nodes"][place]["name"] for place in segments.passages_of(graph, shapes, first)]
     assert [name for name in names if len(name) == 1] == ["a", "c", "f", "g"]
     assert len([name for name in names if len(name) > 1]) == 3, "two sums before, and one after g"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Sequence
 
 import numpy as np
@@ -191,18 +192,21 @@ def _recurrent(net: Builder) -> Any:
     )
 
 
-def plain_and_rewritten(net: Builder) -> tuple[Any, Any]:
-    """Return the net's graph as far as it must be rewritten to be computed at all, and as training rewrites it."""
+def plain_and_rewritten(net: Builder) -> list[tuple[Any, Any]]:
+    """Return two pairs of the net's graphs, which train and which judge.
+
+    Those of the first are rewritten as far as they must be to be computed at all, those of the second for speed.
+    """
     shapes = {"x": net.input_shape}
     plain = graph_rewrites.rewritten(net.symbol, shapes, zoo.BEFORE_NARROWING)
     fast = graph_rewrites.rewritten(net.symbol, shapes, zoo.rewrites(None))
-    return plain, graph_rewrites.rewritten(fast, shapes, zoo.TRAINING_REWRITES)
+    return [(plain, plain), (graph_rewrites.rewritten(fast, shapes, zoo.TRAINING_REWRITES), fast)]
 
 
-def trained(symbol: Any, net: Builder, seed: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Return what `symbol`, a graph of the net, computes as Gluon compiles it, by names.
+def trained(symbol: Any, judging: Any, net: Builder, seed: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Return what two graphs of the net compute as Gluon compiles them, by names.
 
-    That is the output, gradients and running statistics of a training step, and the output after it.
+    That is the output, gradients and running statistics of a step by `symbol`, and the output of `judging` after it.
     """
     draw = np.random.RandomState(seed)
     shapes, (output_shape,), states = net.symbol.infer_shape(x=net.input_shape)
@@ -216,12 +220,17 @@ def trained(symbol: Any, net: Builder, seed: int) -> dict[str, np.ndarray[Any, A
         value.attach_grad()
     for name, size in zip(net.symbol.list_auxiliary_states(), states):
         values[name] = mx.nd.array(draw.uniform(0.5, 2, size))
-    arrays = [values[name] for name in symbol.list_inputs()]
-    compute = mx.nd.CachedOp(symbol, [("static_alloc", True), ("static_shape", True)])
+    compute, judge = (
+        functools.partial(
+            mx.nd.CachedOp(each, [("static_alloc", True), ("static_shape", True)]),
+            *(values[name] for name in each.list_inputs()),
+        )
+        for each in (symbol, judging)
+    )
     mx.nd.waitall()
     with mx.autograd.record():
-        output = compute(*arrays)
+        output = compute()
     output.backward(mx.nd.array(draw.normal(size=output_shape)))
     mx.nd.waitall()
     found = {name: (value if value.grad is None else value.grad).asnumpy() for name, value in values.items()}
-    return {**found, "output": output.asnumpy(), "after": compute(*arrays).asnumpy()}
+    return {**found, "output": output.asnumpy(), "after": judge().asnumpy()}

@@ -20,8 +20,7 @@ TOLERANCE = 2e-3  # of an array's largest number; a ReLU whose input is about 0 
 
 def assert_rewrites_agree(choose: Any, make: Any, seed: int = 0) -> None:
     net = make(choose)
-    plain, rewritten = plain_and_rewritten(net)
-    right, ours = (trained(symbol, net, seed) for symbol in (plain, rewritten))
+    right, ours = (trained(*graphs, net, seed) for graphs in plain_and_rewritten(net))
     assert ours.keys() == right.keys()
     sizes = {name: float(np.abs(value).max(initial=0)) for name, value in right.items()}
     for name, value in right.items():

@@ -1,0 +1,227 @@
+"""Depthwise convolutions and norms by our operator: MXNet's numbers, the bits of any threads, only where it may be."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain import native
+from mxtrain.models import segments
+from mxtrain.models.nets import zoo
+from mxtrain.models.rewrites import graph_rewrites
+from mxtrain.models.rewrites.channel_runs import inside_runs, with_channel_runs
+from mxtrain.runtime import mx
+from mxtrain.runtime.own_operators import DEPTHWISE_NORM, NORM, NORM_DEPTHWISE_NORM
+from tests.support.nets.symbols import operators
+
+pytestmark = pytest.mark.skipif(native.OPERATORS is None, reason="the part in C is not built")
+OURS = {NORM, DEPTHWISE_NORM, NORM_DEPTHWISE_NORM}
+SHAPES = [
+    (2, 3, 7, 7),
+    (3, 5, 14, 14),
+    (2, 9, 13, 11),
+    (1, 2, 28, 28),
+    (4, 16, 8, 9),
+    (2, 4, 1, 5),
+    (1, 1, 60, 3),
+]
+SIZES = [
+    (3, 1, 1),
+    (3, 2, 1),
+    (5, 1, 2),
+    (5, 2, 2),
+    (7, 1, 3),
+    (7, 2, 3),
+    (3, 1, 0),
+    (5, 2, 1),
+]  # kernel, stride, pad
+
+
+def activated(data: Any, kind: str) -> Any:
+    if kind == "relu":
+        return mx.sym.Activation(data, act_type="relu")
+    if kind == "relu6":
+        return mx.sym.clip(data, 0, 6)
+    return data * (mx.sym.clip(data + 3, 0, 6) / 6) if kind == "hard_swish" else data
+
+
+def norm(data: Any, name: str, **attributes: Any) -> Any:
+    return mx.sym.BatchNorm(data, name=name, **{"fix_gamma": False, "eps": 1e-2, **attributes})
+
+
+def convolution(data: Any, channels: int, sizes: tuple[int, int, int], **attributes: Any) -> Any:
+    kernel, stride, pad = sizes
+    chosen = {"num_filter": channels, "num_group": channels, "no_bias": True, "name": "c"}
+    window = {"kernel": (kernel,) * 2, "stride": (stride,) * 2, "pad": (pad,) * 2}
+    return mx.sym.Convolution(data, **{**window, **chosen, **attributes})
+
+
+def run(channels: int, sizes: tuple[int, int, int], before: str | None, behind: str, **of_norms: Any) -> Any:
+    data = mx.sym.var("data", dtype="float32")
+    if before is not None:
+        data = activated(norm(data, "before", **of_norms), before)
+    return activated(norm(convolution(data, channels, sizes), "behind", **of_norms), behind)
+
+
+def rewritten(symbol: Any, shape: tuple[int, ...]) -> Any:
+    fast = graph_rewrites.rewritten(symbol, {"data": shape}, zoo.rewrites(None))
+    return graph_rewrites.rewritten(fast, {"data": shape}, [with_channel_runs])
+
+
+def trained(
+    symbol: Any, plain: Any, shape: tuple[int, ...], requirement: Any = "write", has_nan: bool = False
+) -> dict[str, Any]:
+    """Return the output, the gradients and the running statistics of a step by a graph of `plain`, by names."""
+    draw = np.random.default_rng(3)
+    shapes, (output_shape,), states = plain.infer_shape(data=shape)
+    names, aux = symbol.list_arguments(), symbol.list_auxiliary_states()
+    values = {name: mx.nd.array(draw.normal(0.5, 1, size)) for name, size in zip(names, shapes)}
+    if has_nan:
+        values["data"][0, 0, 3, 3] = np.nan
+    running = {name: mx.nd.array(draw.uniform(0.5, 2, size)) for name, size in zip(aux, states)}
+    gradients = {name: mx.nd.ones(each.shape) for name, each in values.items()}
+    bound = symbol.bind(mx.cpu(), values, gradients, requirement, running)
+    (output,) = bound.forward(is_train=True)
+    bound.backward(mx.nd.array(draw.normal(size=output_shape)))
+    found = {name: each.asnumpy() for name, each in {**gradients, **running}.items()}
+    return {**found, "output": output.asnumpy()}
+
+
+def assert_close(ours: dict[str, Any], right: dict[str, Any]) -> None:
+    assert ours.keys() == right.keys()
+    for name, value in right.items():
+        # A gradient before a norm is small beside what it is a difference of.
+        np.testing.assert_allclose(
+            ours[name], value, rtol=1e-3, atol=2e-4 * max(1, np.abs(value).max()), err_msg=name
+        )
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize(
+    ("before", "behind"), [("relu6", "relu6"), ("hard_swish", "identity"), (None, "relu")]
+)
+def test_values_gradients_and_statistics_are_those_of_mxnet(
+    sizes: tuple[int, int, int], before: str | None, behind: str
+) -> None:
+    for shape in SHAPES:
+        if min(shape[2:]) + 2 * sizes[2] >= sizes[0]:
+            plain = run(shape[1], sizes, before, behind)
+            ours = rewritten(plain, shape)
+            assert OURS & set(operators(ours)) == {NORM_DEPTHWISE_NORM if before else DEPTHWISE_NORM}
+            assert not {"BatchNorm", "Convolution", "clip", "_minimum_scalar"} & set(operators(ours))
+            assert_close(trained(ours, plain, shape), trained(plain, plain, shape))
+
+
+@pytest.mark.parametrize("attributes", [{"fix_gamma": True}, {"momentum": 0.5, "eps": 0.1}], ids=str)
+def test_norms_are_as_their_attributes_say(attributes: dict[str, Any]) -> None:
+    plain = run(6, (3, 1, 1), "relu", "relu6", **attributes)
+    ours = rewritten(plain, (3, 6, 9, 9))
+    assert NORM_DEPTHWISE_NORM in operators(ours)
+    assert_close(trained(ours, plain, (3, 6, 9, 9)), trained(plain, plain, (3, 6, 9, 9)))
+
+
+@pytest.mark.parametrize("kind", ["relu6", "hard_swish"])
+def test_a_norm_by_itself_is_ours_for_activations_that_onednn_has_not(kind: str) -> None:
+    for shape in SHAPES:
+        plain = activated(norm(mx.sym.var("data", dtype="float32"), "n"), kind)
+        ours = rewritten(plain, shape)
+        assert OURS & set(operators(ours)) == {NORM}
+        assert_close(trained(ours, plain, shape), trained(plain, plain, shape))
+    assert not OURS & set(
+        operators(rewritten(activated(norm(mx.sym.var("data"), "n"), "relu"), (2, 16, 5, 5)))
+    )
+
+
+def test_gradients_are_added_to_and_left_out_as_wished() -> None:
+    shape, plain = (2, 8, 6, 6), run(8, (3, 1, 1), "relu6", "relu6")
+    ours = rewritten(plain, shape)
+    assert_close(trained(ours, plain, shape, "add"), trained(plain, plain, shape, "add"))
+    names = plain.list_arguments()
+    for left_out in names:
+        requirement = {name: "null" if name == left_out else "write" for name in names}
+        assert_close(trained(ours, plain, shape, requirement), trained(plain, plain, shape, requirement))
+
+
+def test_the_bits_are_those_of_any_number_of_threads() -> None:
+    shape = (3, 37, 15, 15)
+    plain = run(37, (5, 2, 2), "hard_swish", "relu6")
+    ours, found = rewritten(plain, shape), []
+    library = ctypes.CDLL(native.OPERATORS)
+    before = library.mxtrain_set_threads(1)
+    try:
+        for threads in (1, 2, 3, 16, 64):
+            library.mxtrain_set_threads(threads)
+            found.append({name: each.tobytes() for name, each in trained(ours, plain, shape).items()})
+    finally:
+        library.mxtrain_set_threads(before)
+    assert all(each == found[0] for each in found)
+
+
+@pytest.mark.parametrize("kind", ["relu", "relu6", "hard_swish"])
+def test_what_is_no_number_stays_none(kind: str) -> None:
+    shape, plain = (2, 8, 7, 7), run(8, (3, 1, 1), kind, kind)
+    found = trained(rewritten(plain, shape), plain, shape, has_nan=True)
+    for name in ("output", "data"):
+        assert np.isnan(found[name][:, 0]).all()
+        assert np.isfinite(found[name][:, 1:]).all()
+
+
+def test_other_layers_stay_as_they_are() -> None:
+    shape, sizes = (2, 16, 12, 12), (3, 1, 1)
+    data = mx.sym.var("data", dtype="float32")
+
+    def behind_norm(**attributes: Any) -> Any:
+        return norm(convolution(data, 16, sizes, **attributes), "n")
+
+    inner = convolution(data, 16, sizes)
+    for symbol in (
+        behind_norm(dilate=(2, 2)),
+        behind_norm(no_bias=False),
+        behind_norm(num_group=8),
+        behind_norm(num_group=1),
+        behind_norm(num_filter=32),
+        behind_norm(kernel=(4, 4)),
+        behind_norm(kernel=(3, 5), pad=(1, 2)),
+        behind_norm(stride=(3, 3)),
+        norm(inner, "n", use_global_stats=True),
+        norm(inner, "n", output_mean_var=True)[0],
+        norm(inner, "n") + inner,
+        mx.sym.Group([norm(inner, "n"), inner]),
+        norm(mx.sym.cast(convolution(data.astype("float64"), 16, sizes), "float32"), "n"),
+    ):
+        assert not OURS & set(operators(rewritten(symbol, shape)))
+    assert DEPTHWISE_NORM in operators(rewritten(behind_norm(), shape))
+
+
+def test_a_norm_whose_relu_is_joined_never_gets_arrays_in_two_orders() -> None:
+    """MXNet has no backward pass for it then, or a wrong one: a run that would be added before it stays MXNet's."""
+    shape, data = (2, 16, 8, 8), mx.sym.var("data", dtype="float32")
+    blocks = mx.sym.Convolution(data, num_filter=16, kernel=(1, 1), name="blocks")
+    depthwise = norm(convolution(blocks, 16, (3, 1, 1)), "n")
+    added = mx.sym.Activation(norm(depthwise + blocks, "joined"), act_type="relu")
+    plain = mx.sym.Convolution(added, num_filter=16, kernel=(1, 1), name="last")
+    ours = rewritten(plain, shape)
+    assert not OURS & set(operators(ours))
+    assert_close(trained(ours, plain, shape), trained(plain, plain, shape))
+
+
+def test_no_cut_goes_through_a_run() -> None:
+    net = zoo.build("mobilenetv2_0.25", 5)
+    net.initialize()
+    output = graph_rewrites.rewritten(net(mx.sym.var("data")), {"data": (2, 3, 32, 32)}, zoo.rewrites(None))
+    graph, shapes = graph_rewrites.nodes_and_shapes(output, {"data": (2, 3, 32, 32)})
+    ends = segments.passages_of(graph, shapes, segments.place_of(graph, "data"))
+    assert inside_runs(graph, shapes).isdisjoint(ends)
+    parts = segments.split(graph, shapes, "data")
+    whole = operators(graph_rewrites.rewritten(output, {"data": (2, 3, 32, 32)}, [with_channel_runs]))
+    of_parts = []
+    for part, before in zip(parts, [None, *parts]):
+        handed_on = graph_rewrites.shape_of(before, shapes, *before["heads"][0][:2]) if before else ()
+        graph = with_channel_runs(part, {**shapes, segments.HANDED_ON: handed_on})
+        of_parts += [node["op"] for node in graph["nodes"]]
+    assert len(parts) > 1
+    for name in OURS:
+        assert of_parts.count(name) == whole.count(name)
