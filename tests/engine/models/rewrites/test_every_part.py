@@ -261,7 +261,9 @@ def test_contrib_text_and_estimator() -> None:
     net = gluon.nn.Dense(2)
     net.initialize()
     loader = gluon.data.DataLoader(gluon.data.ArrayDataset(nd.ones((8, 3)), nd.zeros(8)), batch_size=4)
-    estimator = Estimator(net, gluon.loss.SoftmaxCrossEntropyLoss(), train_metrics=mx.metric.Accuracy())
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+    accuracy = mx.metric.Accuracy()
+    estimator = Estimator(net, gluon.loss.SoftmaxCrossEntropyLoss(), train_metrics=accuracy, trainer=trainer)
     estimator.logger.setLevel("ERROR")
     estimator.fit(loader, epochs=20)
     assert estimator.train_metrics[0].get()[1] == 1
