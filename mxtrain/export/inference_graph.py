@@ -59,7 +59,10 @@ def of_checkpoint(
     By `hold` the weights of both are here as a whole, or are read as they are looked at.
     """
     in_float32 = dataclasses.replace(run, model=dataclasses.replace(run.model, amp="off"))
-    with trained_run.net_of(checkpoint, in_float32, "cpu", task.objects, hold) as (net, _):
+    with trained_run.net_of(checkpoint, in_float32, "cpu", task.objects, hold, joins_layers=False) as (
+        net,
+        _,
+    ):
         path = initial_weights.weights_of(checkpoint.path) if hold == choices.HOLD_LAYERS else None
         yield net, of_net(net, task, path)
 

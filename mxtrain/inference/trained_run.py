@@ -195,10 +195,12 @@ def net_of(
     devices: str,
     objects: ProgramObjects = NO_OBJECTS,
     hold: str = choices.HOLD_ALL,
+    joins_layers: bool = True,
 ) -> Iterator[tuple[Block, list[Device]]]:
     """Yield the net of a checkpoint on `devices`, and its contexts; loads mxnet.
 
-    By `hold` it is here as a whole, or one segment at a time.
+    By `hold` it is here as a whole, or one segment at a time. One that `joins_layers` is faster, and differs in last
+    bits from what it was in training.
 
     A net that a Python program gave has the checkpoint's weights in the block, and again its own, if any, afterwards.
     """
@@ -208,6 +210,7 @@ def net_of(
     runtime.load(threads=threads if 0 < threads <= machine.usable_cores() else None)
     from mxtrain.models.nets import zoo
     from mxtrain.models.parameters import weights
+    from mxtrain.models.rewrites import graph_rewrites, joined_layers
     from mxtrain.optim import precision
     from mxtrain.train.net import build_net
 
@@ -223,4 +226,7 @@ def net_of(
                 raise UsageError(f"--hold {hold}: the net is an object, which is here already; leave it out")
             yield trained_net.load(checkpoint, run, places[0]), places
             return
-        yield build_net.load_trained(checkpoint, places, run=run, objects=objects), places
+        net = build_net.load_trained(checkpoint, places, run=run, objects=objects)
+        if joins_layers and lent is None:
+            graph_rewrites.answer_by(net, joined_layers.for_answers)
+        yield net, places

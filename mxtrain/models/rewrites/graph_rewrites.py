@@ -16,8 +16,13 @@ import json
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
+from mxtrain.models.rewrites.compiled_graphs import (
+    OperatorForAnswers,
+    OperatorForTraining,
+    operator_for_inference,
+)
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import Block, CompiledGraph, NDArray, Symbol
+from mxtrain.runtime.types import Block, NDArray, Symbol
 
 Graph = Mapping[str, Any]
 Shape = Sequence[int]
@@ -36,6 +41,7 @@ class _Made:
     """The making of a block's graph, which is remembered beside the block: that may be the user's."""
 
     needed_rewrites: Sequence[Rewrite]
+    output: Any = None  # its Symbol before it was rewritten
     shapes: Shapes = dataclasses.field(default_factory=dict)
     is_plain: bool = False  # rewritten only as far as it must be
 
@@ -67,7 +73,7 @@ def rewriting(
             made = _made.setdefault(self, _Made(needed_rewrites))
             if not made.is_plain:
                 made.needed_rewrites = needed_rewrites
-            made.shapes = _shapes(inputs, args)
+            made.output, made.shapes = output, _shapes(inputs, args)
             chosen = made.needed_rewrites if made.is_plain else rewrites
             self._cached_graph = inputs, rewritten(output, made.shapes, chosen)
         return self._cached_graph
@@ -77,10 +83,11 @@ def rewriting(
         build_cache(self, *args)
         if training_rewrites and _are_on_cpu(args):
             # A block that is made from a graph was not asked for one.
-            made = _made.get(self) or _Made((), _shapes(self._cached_graph[0], args))
+            made = _made.get(self) or _Made((), shapes=_shapes(self._cached_graph[0], args))
             chosen, shapes = () if made.is_plain else training_rewrites, made.shapes
             judging = operator_for_inference(self)
-            training = OperatorForTraining(self, chosen, self._cached_op, judging)
+            rewrite = functools.partial(rewritten, rewrites=chosen)
+            training = OperatorForTraining(self, rewrite, self._cached_op, judging)
             if training.is_rewritten_for(shapes) or judging is not self._cached_op:
                 self._cached_op = training
 
@@ -111,70 +118,18 @@ def take_plain_graphs(net: Block) -> bool:
     return bool(compiled)
 
 
-def operator_for_inference(block: Block) -> CompiledGraph:
-    """Return the block's compiled graph, or it compiled again where static shapes are not for inference.
+def answer_by(block: Block, make: Callable[[Symbol, Shapes], Symbol | None]) -> bool:
+    """Have a compiled net on CPUs answer by what `make` makes of its graph and of its inputs' shapes.
 
-    There an LSTM that writes into a static graph's memory has other last bits by where that lies, which is somewhere
-    else in each process. Training has not, and is half as fast again with static shapes.
+    It trains as before. Return whether it does: not where the net is no graph, or has to keep the one that it has.
     """
-    _, output = block._cached_graph
-    flags = dict(block._flags)
-    if not flags.get("static_shape") or '"op": "RNN"' not in output.tojson():
-        return block._cached_op
-    return mx.nd.CachedOp(output, [*_positions(block).items(), *{**flags, "static_shape": False}.items()])
-
-
-class OperatorForTraining:
-    """A net compiled twice, called as Gluon calls one that is compiled once.
-
-    For training it is compiled for inputs of certain shapes; others, as those of an epoch's last, short step, have it
-    compiled anew.
-    """
-
-    def __init__(
-        self, block: Block, rewrites: Sequence[Rewrite], as_it_is: CompiledGraph, otherwise: CompiledGraph
-    ):
-        _, self._output = block._cached_graph
-        self.symbol = self._output  # what it trains by
-        self._positions = _positions(block)
-        self._flags = [*self._positions.items(), *block._flags]
-        self._rewrites, self._as_it_is, self._otherwise = rewrites, as_it_is, otherwise
-        self._names = self._output.list_inputs()
-        self._shapes: Shapes = {}
-        self._training: Any = None
-        self._hooks: list[Any] = []
-
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if not mx.autograd.is_training():
-            return self._otherwise(*args, **keywords)
-        shapes = {self._names[place]: args[place].shape for place in self._positions["data_indices"]}
-        if shapes != self._shapes:
-            self.is_rewritten_for(shapes)
-        return self._training(*args, **keywords)
-
-    def is_rewritten_for(self, shapes: Shapes) -> bool:
-        """Compile the net for training with inputs of these shapes; return whether that differs from its own graph."""
-        self.symbol = symbol = rewritten(self._output, shapes, self._rewrites)
-        is_other = symbol is not self._output
-        self._shapes = shapes
-        self._training = mx.nd.CachedOp(symbol, self._flags) if is_other else self._as_it_is
-        for hook in self._hooks if is_other else ():
-            self._training._register_op_hook(*hook)
-        return is_other
-
-    def _register_op_hook(self, *hook: Any) -> None:
-        self._hooks.append(hook)
-        for each in {self._training, self._otherwise}:
-            each._register_op_hook(*hook)
-
-
-def _positions(block: Block) -> dict[str, list[int]]:
-    """Return which inputs of the block's graph are data and which are parameters, as MXNet names them."""
-    are_data = [is_data for is_data, _ in block._cached_op_args]
-    return {
-        attribute: [place for place, is_data in enumerate(are_data) if is_data == wanted]
-        for attribute, wanted in (("data_indices", True), ("param_indices", False))
-    }
+    made = _made.get(block)
+    if made is None or made.output is None or made.is_plain or not block._cached_op:
+        return False
+    symbol = make(rewritten(made.output, made.shapes, made.needed_rewrites), made.shapes)
+    if symbol is not None:
+        block._cached_op = OperatorForAnswers(block, symbol)
+    return symbol is not None
 
 
 def _are_on_cpu(args: Sequence[NDArray]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from mxtrain.models.nets import zoo
-from mxtrain.models.rewrites import graph_rewrites
+from mxtrain.models.rewrites import graph_rewrites, joined_layers
 from mxtrain.runtime import mx
 
 CHANNELS = (4, 8, 10, 16, 24, 32, 40, 48, 64, 96)
@@ -234,3 +234,25 @@ def trained(symbol: Any, judging: Any, net: Builder, seed: int) -> dict[str, np.
     mx.nd.waitall()
     found = {name: (value if value.grad is None else value.grad).asnumpy() for name, value in values.items()}
     return {**found, "output": output.asnumpy(), "after": judge().asnumpy()}
+
+
+def answers(net: Builder, seed: int) -> list[np.ndarray[Any, Any]]:
+    """Return what the net answers by its graph as it is, and with joined layers; pictures in batches of two sizes."""
+    draw = np.random.RandomState(seed)
+    plain = graph_rewrites.rewritten(net.symbol, {"x": net.input_shape}, zoo.BEFORE_NARROWING)
+    joined = joined_layers.for_answers(plain, {"x": net.input_shape})
+    shapes, _, states = net.symbol.infer_shape(x=net.input_shape)
+    sizes = {
+        **dict(zip(net.symbol.list_arguments(), shapes)),
+        **dict(zip(net.symbol.list_auxiliary_states(), states)),
+    }
+    values = {name: mx.nd.array(draw.uniform(-1, 1, size) + 0.1) for name, size in sizes.items()}
+    values.update({name: abs(value) + 0.5 for name, value in values.items() if name.endswith("var")})
+    found = []
+    for symbol in (plain, joined):
+        compute = mx.nd.CachedOp(symbol, [("static_alloc", True), ("static_shape", True)])
+        # States of recurrent layers are for a batch.
+        for size in {net.input_shape[0], 1 if len(net.input_shape) == 4 else net.input_shape[0]}:
+            arrays = {**values, "x": values["x"][:size].copy()}
+            found.append(compute(*(arrays[name] for name in symbol.list_inputs())).asnumpy())
+    return found

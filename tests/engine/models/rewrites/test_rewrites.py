@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain.core.system import kernels
-from tests.support.nets.random_graphs import picture_net, plain_and_rewritten, sequence_net, trained
+from tests.support.nets.random_graphs import (
+    answers,
+    picture_net,
+    plain_and_rewritten,
+    sequence_net,
+    trained,
+)
 from tests.support.processes import fresh_python
 
 NUM_NETS = 400  # of each process with kernels of its own
@@ -63,3 +69,16 @@ def test_with_kernels_of_other_processors(isa: str) -> None:
     code = f"import tests.engine.models.rewrites.test_rewrites as tests; answer = tests.try_many({first})"
     found = fresh_python.answer(code, timeout=380, OMP_NUM_THREADS="1", **{kernels.MAX_CPU_ISA: isa})
     assert not found
+
+
+def assert_joined_layers_answer_alike(net: Any, seed: int) -> None:
+    found = answers(net, seed)
+    for plain, joined in zip(found[: len(found) // 2], found[len(found) // 2 :]):
+        np.testing.assert_allclose(joined, plain, rtol=1e-3, atol=1e-3 * np.abs(plain).max())
+
+
+@pytest.mark.parametrize("first", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_joined_layers_give_the_answers_of_single_ones(first: int) -> None:
+    for seed in range(first * 100, 100 if first == 0 else 2000):
+        for make in (picture_net, sequence_net):
+            assert_joined_layers_answer_alike(make(random.Random(seed).choice), seed)

@@ -1,0 +1,77 @@
+"""Convolutions and dense layers with what follows them as one operator, by MXNet's own pass, for nets that answer.
+
+Owns what is not joined, as MXNet would compute it wrong. It joins what follows a convolution though something else
+takes the convolution's output too, and gives that what it has joined; and a sum of a convolution and itself has no
+other operand. An operator so joined keeps the weights that it first computed with, so a net has to stand still.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterable, Iterator, Mapping
+
+from mxtrain.models.rewrites import clips, graph_rewrites, hard_sigmoids
+from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
+from mxtrain.runtime import mx
+from mxtrain.runtime.types import Symbol
+
+FOR_FLOAT32 = "MKLDNN"  # MXNet's name of the pass
+# In what is joined, but for its end.
+JOINABLE = ("Convolution", "BatchNorm", "elemwise_add", "FullyConnected")
+JOINED_BEFORE = ("_sg_", "_contrib_quantize")  # begin what nets in int8 have
+BARRIER = "__end_of_joined"  # ends the names of nodes that fit no pattern of MXNet's
+
+
+def for_answers(output: Symbol, input_shapes: Shapes) -> Symbol | None:
+    """Return a net's Symbol with joined layers, to compute answers by; None of one in bfloat16 or int8.
+
+    Args:
+        output: The net's Symbol, in which nothing was joined yet.
+        input_shapes: The shapes of its inputs, by their names, as far as they are known.
+
+    Returns:
+        A Symbol of the same inputs, perhaps in another order, without gradients.
+    """
+    graph, shapes = graph_rewrites.nodes_and_shapes(output, input_shapes)
+    if in_bfloat16(graph) or any(node["op"].startswith(JOINED_BEFORE) for node in graph["nodes"]):
+        return None
+    whole = with_activations(hard_sigmoids.with_hard_sigmoids(graph, shapes))
+    made = joined(whole, forks(whole), FOR_FLOAT32)
+    return graph_rewrites.rewritten(made, input_shapes, [clips.with_fast_clips])
+
+
+def joined(whole: Graph, ends: Iterable[int], backend: str) -> Symbol:
+    """Return the Symbol of a graph as MXNet's pass of this name joins its layers, but for those at `ends`."""
+    apart = graph_rewrites.with_replaced(whole, dict.fromkeys(ends, _add_with_barrier))
+    return _without_barriers(mx.sym.load_json(json.dumps(apart)).get_backend_symbol(backend))
+
+
+def forks(whole: Graph) -> Iterator[int]:
+    """Yield the positions of the nodes that could be joined to what follows, but that several nodes take."""
+    outputs = {head for head, *_ in whole["heads"]}
+    for place, users in graph_rewrites.users_of(whole).items():
+        is_joinable = whole["nodes"][place]["op"] in JOINABLE
+        if is_joinable and (len(users) > 1 or place in outputs):
+            yield place
+
+
+def with_activations(graph: Graph) -> Graph:
+    """Return the graph with each ReLU as MXNet joins it, called Activation."""
+    relu = {"op": "Activation", "attrs": {"act_type": "relu"}}
+    return {**graph, "nodes": [{**node, **relu} if node["op"] == "relu" else node for node in graph["nodes"]]}
+
+
+def _add_with_barrier(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
+    """Add a node and one behind it that computes nothing. An identity is none: MXNet takes it out before it joins."""
+    entry = [add({**node, "inputs": inputs}), 0, 0]
+    return add({"op": "BlockGrad", "name": f"{node['name']}{BARRIER}", "inputs": [entry]})
+
+
+def _without_barriers(symbol: Symbol) -> Symbol:
+    whole = json.loads(symbol.tojson())
+    barriers = [place for place, node in enumerate(whole["nodes"]) if node["name"].endswith(BARRIER)]
+    left_out = graph_rewrites.with_replaced(
+        whole, dict.fromkeys(barriers, lambda _, inputs, __: inputs[0][0])
+    )
+    without: Symbol = mx.sym.load_json(json.dumps(left_out))
+    return without
