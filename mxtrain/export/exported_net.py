@@ -80,7 +80,6 @@ def opened(export: Export) -> Net:
     if export.format == "onnx":
         return _of_onnx(export)
     from mxtrain.export import symbol_export
-    from mxtrain.models.rewrites import joined_layers
     from mxtrain.runtime import mx
 
     files = (export.folder / name for name in (symbol_export.SYMBOL, symbol_export.PARAMS))
@@ -91,10 +90,6 @@ def opened(export: Export) -> Net:
             block = mx.gluon.SymbolBlock.imports(symbol, list(export.inputs), params)
         except (OSError, ValueError, RuntimeError, mx.MXNetError) as error:
             raise DataError(f"{export.folder}: cannot be loaded ({error}); export the run again") from None
-        inputs, output = block._cached_graph
-        joined = joined_layers.for_answers(output, {})
-        if joined is not None:
-            block = mx.gluon.SymbolBlock(joined, inputs, block.collect_params())
     block.hybridize()
     net: Net = block
     return net

@@ -59,7 +59,7 @@ def of_checkpoint(
     By `hold` the weights of both are here as a whole, or are read as they are looked at.
     """
     in_float32 = dataclasses.replace(run, model=dataclasses.replace(run.model, amp="off"))
-    with trained_run.net_of(checkpoint, in_float32, "cpu", task.objects, hold, joins_layers=False) as (
+    with trained_run.net_of(checkpoint, in_float32, "cpu", task.objects, hold) as (
         net,
         _,
     ):

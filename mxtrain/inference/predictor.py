@@ -59,6 +59,7 @@ class OpenedRun(NamedTuple):
     checkpoint: Checkpoint
     run: Run
     task: Task
+    with_losses: bool  # to the bit those of an evaluation
 
 
 class Predictor(NamedTuple):
@@ -120,7 +121,7 @@ def open_run(
     run, objects = trained_run.run_of(found, instead), trained_run.objects_of(trained, instead)
     if not with_losses:
         run = dataclasses.replace(run, data=dataclasses.replace(run.data, normalize="host"))
-    return OpenedRun(found, run, trained_run.task_of(found, run, objects))
+    return OpenedRun(found, run, trained_run.task_of(found, run, objects), with_losses)
 
 
 def check_predicts(task: Task, with_losses: bool) -> None:
@@ -134,8 +135,12 @@ def check_predicts(task: Task, with_losses: bool) -> None:
 @contextlib.contextmanager
 def open_predictor(run: OpenedRun, devices: str, hold: str = choices.HOLD_ALL) -> Iterator[Predictor]:
     """Yield a predictor on the first of the devices, which holds its net as `net_of` says; loads mxnet."""
-    with trained_run.net_of(run.checkpoint, run.run, devices, run.task.objects, hold) as (net, contexts):
-        yield Predictor(run.task, net, contexts[0])
+    joins = not run.with_losses
+    with trained_run.net_of(
+        run.checkpoint, run.run, devices, run.task.objects, hold, joins_layers=joins
+    ) as opened:
+        net, (context, *_) = opened
+        yield Predictor(run.task, net, context)
 
 
 def cut(shown: dict[str, Any], top: int | None, threshold: float | None) -> dict[str, Any]:

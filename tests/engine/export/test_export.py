@@ -51,7 +51,7 @@ def pictures_and_scores(run: Path, digits: Path) -> tuple[Array, Array]:
     """A picture of each class, as the net takes it, and what the net says."""
     pictures = inputs_of(run, digits_of(digits))
     found = trained_run.find_checkpoint(run, None, "cpu")
-    with trained_run.net_of(found, trained_run.run_of(found, {}), "cpu", joins_layers=False) as (net, _):
+    with trained_run.net_of(found, trained_run.run_of(found, {}), "cpu") as (net, _):
         return pictures, net(mx.nd.array(pictures)).asnumpy()
 
 
