@@ -57,7 +57,7 @@ class Transformer(nn.HybridBlock):  # type: ignore[misc]
     def hybrid_forward(self, F: Any, tokens: Any, positions: Any) -> Any:
         embedded = F.broadcast_add(self.tokens(tokens.transpose()), positions)
         found = self.norm(self.layers(embedded)).transpose((1, 0, 2))
-        return self.scores(found).reshape((-3, 0))
+        return self.scores(found.reshape((-3, 0)))
 
 
 class Layer(nn.HybridBlock):  # type: ignore[misc]
@@ -107,4 +107,4 @@ class Recurrent(nn.HybridBlock):  # type: ignore[misc]
 
     def hybrid_forward(self, F: Any, tokens: Any) -> Any:
         found = self.lstm(self.tokens(tokens.transpose())).transpose((1, 0, 2))
-        return self.scores(found).reshape((-3, 0))
+        return self.scores(found.reshape((-3, 0)))  # what MXNet reshapes it copies: not the scores
