@@ -26,7 +26,7 @@ def main() -> None:
         return
     form, weights = rest
     net = NETS[name]
-    module = torch_nets.build(net.model, net.vocabulary, net.size)
+    module = torch_nets.build(net)
     load(module, dict(np.load(weights)))
     num_parameters = sum(parameter.numel() for parameter in module.parameters())
     turns.take_turns(steps_of(net, module, amp, form), num_parameters)

@@ -58,7 +58,7 @@ class Classifier(mx.gluon.HybridBlock):
 
 def _pooled(F: Any, features: Any, mask: Any) -> Any:
     mean = F.broadcast_div(F.broadcast_mul(features, mask).sum(axis=1), F.maximum(mask.sum(axis=1), 1))
-    most = F.broadcast_sub(features, (1 - mask) * HIDDEN).max(axis=1)
+    most = F.broadcast_add(features, ((mask > 0.5) - 1) * HIDDEN).max(axis=1)
     return F.concat(mean, most, dim=1)
 
 

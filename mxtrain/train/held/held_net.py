@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Sequence
 from mxtrain.kvstore.owners.owned_head import OwnedHead
 from mxtrain.models import segments
 from mxtrain.models.heads.class_chunks import ChunkedHead
-from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import running_statistics
 from mxtrain.models.parameters.weights import layers
 from mxtrain.models.remat import Cut, SegmentedNet
+from mxtrain.models.rewrites import chosen
 from mxtrain.models.segment_operators import AnonymousGraph, SegmentOperator, SegmentOperators, anonymous
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, NDArray, NDArrays, Parameter
@@ -36,7 +36,7 @@ class HeldNet(SegmentedNet):
     def __init__(self, net: Block, cut: Cut):
         super().__init__(net, cut)
         self.data = cut.data
-        self._operators = SegmentOperators(cut.queueing, zoo.TRAINING_REWRITES)
+        self._operators = SegmentOperators(cut.queueing, chosen.TRAINING_REWRITES)
         moving = {each.name: each for each in running_statistics.parameters(net)}
         known = net.collect_params()
         self.segments = [self._segment(graph, known, moving) for graph in cut.graphs]
