@@ -19,13 +19,14 @@ from mxtrain.config.components import import_path, nets
 from mxtrain.config.components.zoo import gluoncv_names, torch_net_names
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects, is_object
 from mxtrain.core.errors import UsageError, as_user_code
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.analysis import shapes
 from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.contract import Contract
 from mxtrain.models.nets import torch_nets
 from mxtrain.models.nets.table import tables_of
 from mxtrain.models.parameters import weights
-from mxtrain.models.rewrites import chosen, graph_rewrites, prelu
+from mxtrain.models.rewrites import graph_rewrites, prelu
 from mxtrain.models.rewrites.graph_rewrites import Shape
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, Device, NDArray
@@ -39,9 +40,9 @@ MOST_ERRORS = 100  # that a pass through a graph may leave with MXNet's engine
 @contextlib.contextmanager
 def rewriting(narrowing: Autocast | None = None) -> Iterator[None]:
     """A block in which HybridBlocks are compiled by faster graphs, with PReLU's right gradient."""
-    needed = chosen.needed_rewrites(narrowing)
+    needed = chosen_rewrites.needed_rewrites(narrowing)
     with prelu.repaired(), graph_rewrites.rewriting(
-        chosen.rewrites(narrowing), chosen.TRAINING_REWRITES, needed
+        chosen_rewrites.rewrites(narrowing), chosen_rewrites.TRAINING_REWRITES, needed
     ):
         yield
 

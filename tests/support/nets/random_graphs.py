@@ -7,7 +7,8 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from mxtrain.models.rewrites import chosen, graph_rewrites
+from mxtrain.models import chosen_rewrites
+from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
 
 CHANNELS = (4, 8, 10, 16, 24, 32, 40, 48, 64, 96)
@@ -197,9 +198,9 @@ def plain_and_rewritten(net: Builder) -> list[tuple[Any, Any]]:
     Those of the first are rewritten as far as they must be to be computed at all, those of the second for speed.
     """
     shapes = {"x": net.input_shape}
-    plain = graph_rewrites.rewritten(net.symbol, shapes, chosen.BEFORE_NARROWING)
-    fast = graph_rewrites.rewritten(net.symbol, shapes, chosen.rewrites(None))
-    return [(plain, plain), (graph_rewrites.rewritten(fast, shapes, chosen.TRAINING_REWRITES), fast)]
+    plain = graph_rewrites.rewritten(net.symbol, shapes, chosen_rewrites.BEFORE_NARROWING)
+    fast = graph_rewrites.rewritten(net.symbol, shapes, chosen_rewrites.rewrites(None))
+    return [(plain, plain), (graph_rewrites.rewritten(fast, shapes, chosen_rewrites.TRAINING_REWRITES), fast)]
 
 
 def trained(symbol: Any, judging: Any, net: Builder, seed: int) -> dict[str, np.ndarray[Any, Any]]:
