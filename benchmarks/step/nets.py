@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from benchmarks.harness import training
+from benchmarks.tables import clicks
 
 CLASSES = training.NUM_CLASSES
 
@@ -12,23 +13,26 @@ CLASSES = training.NUM_CLASSES
 class Net(NamedTuple):
     """A net, how much of what it is shown in a step, and how it learns."""
 
-    model: str  # for pictures, mxtrain's --model; for tokens, a net of mxnet_nets.py
+    model: str  # for pictures and clicks, mxtrain's --model; for tokens, a net of mxnet_nets.py
     batch_size: int
     size: int  # the side of a picture, or the length of a sequence
     rate: float
     optimizer: str = "sgd"
     vocabulary: int = 0  # of tokens; 0: it takes pictures
     classes: int = 0  # of texts; 0: each token is a sample, whose class is a token
+    ids: int = 0  # that clicks may have; 0: it takes no clicks
 
     @property
     def unit(self) -> str:
+        if self.ids:
+            return "clicks"
         if not self.vocabulary:
             return "images"
         return "texts" if self.classes else "tokens"
 
     @property
     def samples(self) -> int:
-        """Images, texts or tokens in a step."""
+        """Images, clicks, texts or tokens in a step."""
         return self.batch_size * (self.size if self.unit == "tokens" else 1)
 
 
@@ -42,6 +46,7 @@ NETS = {
     "lstm": Net("lstm", 32, 64, 1.0, vocabulary=10_000),
     "vit": Net("benchmarks.step.mxnet_nets:vit", 16, 224, 3e-4, "adamw"),
     "text": Net("text", 32, 128, 1e-3, "adamw", vocabulary=10_000, classes=4),
+    "deepfm": Net("deepfm:optimizer=adagrad", 2048, 0, 1e-3, "adam", ids=10**6),
 }
 FOR_TESTS = {
     "small": Net("small_cnn", 4, 32, 0.02),
@@ -49,6 +54,7 @@ FOR_TESTS = {
     "small_lstm": Net("small_lstm", 2, 8, 0.5, vocabulary=16),
     "small_vit": Net("benchmarks.step.mxnet_nets:small_vit", 4, 32, 1e-3, "adamw"),
     "small_text": Net("small_text", 4, 12, 1e-2, "adamw", vocabulary=16, classes=3),
+    "small_deepfm": Net("deepfm:optimizer=adagrad", 64, 0, 1e-2, "adam", ids=2600),
 }
 
 
@@ -83,10 +89,13 @@ class Lstm(NamedTuple):
 
 
 def batch(net: Net) -> tuple[Any, Any]:
-    """Return a fixed batch as the loader would give it: inputs, and a class for each image, text or token.
+    """Return a fixed batch as the loader would give it: inputs, and a class for each image, click, text or token.
 
-    Texts end at any place from their quarter on; behind it tokens are 0.
+    Texts end at any place from their quarter on; behind it tokens are 0. Of clicks inputs are ids and numbers.
     """
+    if net.ids:
+        made = clicks.made(net.batch_size, net.ids)
+        return (made.ids, made.numbers), made.clicked
     if not net.vocabulary:
         return training.noise(net.batch_size, net.size, CLASSES)
     import numpy as np

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.step.nets import CLASSES, Gpt, Lstm, Net, Text, Vit
+from benchmarks.tables.torch_side import DeepFm
 
 
 def build(net: Net) -> nn.Module:
@@ -17,6 +18,8 @@ def build(net: Net) -> nn.Module:
         return Recurrent(net.vocabulary, Lstm())
     if net.model == "text":
         return Texts(net.vocabulary, net.size, net.classes, Text())
+    if net.ids:
+        return DeepFm(net.ids, is_sparse=True)
     return PICTURE_NETS[net.model]()
 
 
