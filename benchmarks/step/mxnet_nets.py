@@ -1,4 +1,4 @@
-"""The nets that mxtrain's `--model` does not have: a GPT, an LSTM, and a MobileNetV3 that drops nothing.
+"""The nets that mxtrain's `--model` does not have: a GPT, an LSTM, a ViT, and others that drop nothing.
 
 A net of tokens gives a row of scores for each token, so that to a step every token is a sample.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.step.nets import Gpt, Lstm, Net
+from benchmarks.step.nets import Gpt, Lstm, Net, Text, Vit
+from mxtrain.models.nets import text_nets
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import gluoncv, mx
 
@@ -23,17 +24,29 @@ def mobilenetv3(num_classes: int) -> Any:
     return net
 
 
+def vit(num_classes: int) -> Any:
+    return Pictures(num_classes, 224, *Vit())
+
+
+def small_vit(num_classes: int) -> Any:
+    return Pictures(num_classes, 32, *Vit(2, 2, 16, 8))
+
+
 def of_tokens(net: Net) -> Any:
-    """Return a net for (batch, length) tokens with (batch x length, vocabulary) scores."""
+    """Return a net for (batch, length) tokens with (samples, classes) scores, a token or a text being a sample."""
     numbers = NUMBERS[net.model]
+    if isinstance(numbers, Text):
+        return Texts(net.vocabulary, net.size, net.classes, numbers)
     return (Transformer if isinstance(numbers, Gpt) else Recurrent)(net.vocabulary, net.size, *numbers)
 
 
-NUMBERS: dict[str, Gpt | Lstm] = {
+NUMBERS: dict[str, Gpt | Lstm | Text] = {
     "gpt": Gpt(),
     "lstm": Lstm(),
+    "text": Text(),
     "small_gpt": Gpt(2, 2, 16),
     "small_lstm": Lstm(2, 8),
+    "small_text": Text(2, 2, 8),
 }
 
 
@@ -57,15 +70,15 @@ class Transformer(nn.HybridBlock):  # type: ignore[misc]
     def hybrid_forward(self, F: Any, tokens: Any, positions: Any) -> Any:
         embedded = F.broadcast_add(self.tokens(tokens.transpose()), positions)
         found = self.norm(self.layers(embedded)).transpose((1, 0, 2))
-        return self.scores(found).reshape((-3, 0))
+        return self.scores(found.reshape((-3, 0)))
 
 
 class Layer(nn.HybridBlock):  # type: ignore[misc]
-    def __init__(self, heads: int, width: int):
+    def __init__(self, heads: int, width: int, sees_all: bool = False):
         super().__init__()
         with self.name_scope():
             self.attention_norm = nn.LayerNorm(in_channels=width)
-            self.attention = Attention(heads, width)
+            self.attention = Attention(heads, width, sees_all)
             self.dense_norm = nn.LayerNorm(in_channels=width)
             self.widen = nn.Dense(4 * width, flatten=False, in_units=width)
             self.activation = nn.GELU()
@@ -77,11 +90,11 @@ class Layer(nn.HybridBlock):  # type: ignore[misc]
 
 
 class Attention(nn.HybridBlock):  # type: ignore[misc]
-    """Attention of each token to itself and those before it; of a head, query, key and value lie side by side."""
+    """Attention of a token to those up to itself, or to all; of a head, query, key and value lie side by side."""
 
-    def __init__(self, heads: int, width: int):
+    def __init__(self, heads: int, width: int, sees_all: bool):
         super().__init__()
-        self.heads = heads
+        self.heads, self.sees_all = heads, sees_all
         with self.name_scope():
             self.project = nn.Dense(3 * width, flatten=False, in_units=width)
             self.join = nn.Dense(width, flatten=False, in_units=width)
@@ -89,9 +102,11 @@ class Attention(nn.HybridBlock):  # type: ignore[misc]
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         projected = self.project(x)
         scores = F.contrib.interleaved_matmul_selfatt_qk(projected, heads=self.heads)
-        places = F.contrib.arange_like(x, axis=0)
-        later = F.broadcast_greater(places.expand_dims(0), places.expand_dims(1)) * HIDDEN
-        attended = F.softmax(F.broadcast_add(scores, later.expand_dims(0)), axis=-1)
+        if not self.sees_all:
+            places = F.contrib.arange_like(x, axis=0)
+            later = F.broadcast_greater(places.expand_dims(0), places.expand_dims(1)) * HIDDEN
+            scores = F.broadcast_add(scores, later.expand_dims(0))
+        attended = F.softmax(scores, axis=-1)
         return self.join(F.contrib.interleaved_matmul_selfatt_valatt(projected, attended, heads=self.heads))
 
 
@@ -107,4 +122,43 @@ class Recurrent(nn.HybridBlock):  # type: ignore[misc]
 
     def hybrid_forward(self, F: Any, tokens: Any) -> Any:
         found = self.lstm(self.tokens(tokens.transpose())).transpose((1, 0, 2))
-        return self.scores(found).reshape((-3, 0))
+        return self.scores(found.reshape((-3, 0)))  # what MXNet reshapes it copies: not the scores
+
+
+class Pictures(nn.HybridBlock):  # type: ignore[misc]
+    """A ViT: patches of a picture are tokens, behind one more that becomes the picture's features."""
+
+    def __init__(self, num_classes: int, size: int, layers: int, heads: int, width: int, patch: int):
+        super().__init__()
+        with self.name_scope():
+            spread = mx.init.Normal(0.02)
+            self.first = self.params.get("first", shape=(1, 1, width), init=spread)
+            self.positions = self.params.get(
+                "positions", shape=((size // patch) ** 2 + 1, 1, width), init=spread
+            )
+            self.patches = nn.Conv2D(width, patch, patch, in_channels=3, weight_initializer=spread)
+            self.layers = nn.HybridSequential()
+            for _ in range(layers):
+                self.layers.add(Layer(heads, width, sees_all=True))
+            self.norm = nn.LayerNorm(in_channels=width)
+            self.scores = nn.Dense(num_classes, in_units=width)
+
+    def hybrid_forward(self, F: Any, pictures: Any, first: Any, positions: Any) -> Any:
+        patches = self.patches(pictures).reshape((0, 0, -1)).transpose((2, 0, 1))
+        firsts = F.broadcast_like(first, patches, lhs_axes=(1,), rhs_axes=(1,))
+        tokens = F.broadcast_add(F.concat(firsts, patches, dim=0), positions)
+        return self.scores(self.norm(self.layers(tokens).slice_axis(axis=0, begin=0, end=1).reshape((-3, 0))))
+
+
+class Texts(nn.HybridBlock):  # type: ignore[misc]
+    """mxtrain's own encoder of texts, which end before the first token that is 0."""
+
+    def __init__(self, vocabulary: int, length: int, classes: int, numbers: Text):
+        super().__init__()
+        with self.name_scope():
+            self.classifier = text_nets.transformer(
+                vocabulary, classes, length, of_tokens=False, dropout=0.0, **numbers._asdict()
+            )
+
+    def hybrid_forward(self, F: Any, tokens: Any) -> Any:
+        return self.classifier(tokens, tokens > 0)

@@ -12,7 +12,7 @@ from typing import Any, Callable
 import numpy as np
 
 from benchmarks.harness import training
-from benchmarks.step import multiplications, turns
+from benchmarks.step import clicks_side, multiplications, turns
 from benchmarks.step.nets import CLASSES, FOR_TESTS, NETS, Net, batch
 from mxtrain.config import Run
 
@@ -33,6 +33,12 @@ def _take_turns(net: Net, context: Any, path: str) -> None:
     """Write the weights that training begins with, and make steps when it is this side's turn."""
     from mxtrain.models.parameters import weights
 
+    if net.ids:
+        arrays = clicks_side.first_weights(net, context)
+        np.savez(path, **arrays)
+        count = clicks_side.multiplications(net, arrays)
+        turns.take_turns(steps_of(net, context), sum(each.size for each in arrays.values()), count)
+        return
     trained = [p for p in weights.named_parameters(context.net).values() if p.grad_req != "null"]
     np.savez(path, **weights.copy_of(context.net))
     num_parameters = sum(int(np.prod(parameter.shape)) for parameter in trained)
@@ -42,6 +48,8 @@ def _take_turns(net: Net, context: Any, path: str) -> None:
 
 def context_of(net: Net, amp: str, amp_table: str = "") -> Any:
     """Return a run's context as `fit` builds it."""
+    if net.ids:
+        return clicks_side.context_of(net)
     if net.vocabulary:
         return _context_of_tokens(net, amp, amp_table)
     return training.context_of(_run(net, amp, amp_table, net.model, net.size), CLASSES)
@@ -88,7 +96,8 @@ def _context_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
 
 def steps_of(net: Net, context: Any) -> Callable[[], float]:
     """Return a function that makes one more step and returns its loss."""
-    made = training.Training(context, training.batches_of(*batch(net)), net.rate)
+    batches = clicks_side.batches_of(net) if net.ids else training.batches_of(*batch(net))
+    made = training.Training(context, batches, net.rate)
 
     def make_step() -> float:
         outcome = made.step()

@@ -59,8 +59,11 @@ def theirs(torch: Path, name: str, amp: str, form: str, weights: Path) -> Side:
 def forms(net: Net) -> list[str]:
     """Return the ways in which PyTorch can compute the net; layouts are for pictures.
 
-    What is compiled has channels last; contiguous arrays were as fast there.
+    What is compiled has channels last; contiguous arrays were as fast there. Gradients of tables are sparse, for which
+    torch.compile has none.
     """
+    if net.ids:
+        return [PLAIN]
     return [PLAIN, "compiled"] if net.vocabulary else [PLAIN, CHANNELS_LAST, COMPILED]
 
 

@@ -26,8 +26,9 @@ BARS = (
     Least("resnet18", "bf16", 1.05),
     Least("resnet50", "bf16", 1.05),
 )
+EVERY = 1.0  # of every other net that was measured
 NEVER_SLOWER = "mobilenetv2"  # in bf16 than in float32
-MOST_MEMORY = 1.1  # of PyTorch's
+MOST_MEMORY = 1.2  # of PyTorch's
 
 
 def render(results: Results) -> str:
@@ -89,7 +90,10 @@ def render_bars(results: Results) -> tuple[str, bool]:
 
 def _speeds(results: Results) -> list[Bar]:
     bars = []
-    for net, amp, least in BARS:
+    known = {(net, amp) for net, amp, _ in BARS}
+    measured = [(net, amp) for net, each in results.items() for amp in each]
+    others = [Least(net, amp, EVERY) for net, amp in measured if (net, amp) not in known]
+    for net, amp, least in (*BARS, *others):
         found, what = results.get(net, {}).get(amp), f"{net}, {PRECISIONS[amp]}: times as fast as torch"
         bars.append(
             Bar(what, f"{found.ratio:.2f}", f"{least}", found.ratio >= least)

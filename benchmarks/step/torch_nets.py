@@ -6,16 +6,21 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.step.nets import CLASSES, Gpt, Lstm
+from benchmarks.step.nets import CLASSES, Gpt, Lstm, Net, Text, Vit
+from benchmarks.tables.torch_side import DeepFm
 
 
-def build(model: str, vocabulary: int, length: int) -> nn.Module:
-    """Return the net of that name; pictures have no vocabulary."""
-    if model == "gpt":
-        return Transformer(vocabulary, length, Gpt())
-    if model == "lstm":
-        return Recurrent(vocabulary, Lstm())
-    return PICTURE_NETS[model]()
+def build(net: Net) -> nn.Module:
+    """Return the twin of a net."""
+    if net.model == "gpt":
+        return Transformer(net.vocabulary, net.size, Gpt())
+    if net.model == "lstm":
+        return Recurrent(net.vocabulary, Lstm())
+    if net.model == "text":
+        return Texts(net.vocabulary, net.size, net.classes, Text())
+    if net.ids:
+        return DeepFm(net.ids, is_sparse=True)
+    return PICTURE_NETS[net.model]()
 
 
 def _unit(
@@ -158,6 +163,7 @@ PICTURE_NETS = {
     "mobilenetv2_1.0": mobilenetv2,
     "benchmarks.step.mxnet_nets:mobilenetv3": mobilenetv3,
     "densenet121": densenet121,
+    "benchmarks.step.mxnet_nets:vit": lambda: Pictures(CLASSES, 224, Vit()),
 }
 
 
@@ -167,7 +173,9 @@ class Transformer(nn.Module):
         width = numbers.width
         self.positions = nn.Parameter(torch.zeros(length, 1, width))
         self.tokens = nn.Embedding(vocabulary, width)
-        self.layers = nn.Sequential(*(Layer(numbers.heads, width) for _ in range(numbers.layers)))
+        self.layers = nn.Sequential(
+            *(Layer(numbers.heads, width, is_causal=True) for _ in range(numbers.layers))
+        )
         self.norm = nn.LayerNorm(width)
         self.scores = nn.Linear(width, vocabulary, bias=False)
 
@@ -177,31 +185,33 @@ class Transformer(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, heads: int, width: int):
+    def __init__(self, heads: int, width: int, is_causal: bool = False):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = Attention(heads, width)
+        self.attention = Attention(heads, width, is_causal)
         self.dense_norm = nn.LayerNorm(width)
         self.widen = nn.Linear(width, 4 * width)
         self.narrow = nn.Linear(4 * width, width)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.attention_norm(x))
+    def forward(self, x: torch.Tensor, seen: torch.Tensor | None = None) -> torch.Tensor:
+        x = x + self.attention(self.attention_norm(x), seen)
         return x + self.narrow(functional.gelu(self.widen(self.dense_norm(x))))
 
 
 class Attention(nn.Module):
-    """Attention of each token to itself and those before it; of a head, query, key and value lie side by side."""
+    """Attention of a token to those `seen`, up to itself, or all; of a head, query, key and value lie side by side."""
 
-    def __init__(self, heads: int, width: int):
+    def __init__(self, heads: int, width: int, is_causal: bool):
         super().__init__()
-        self.heads = heads
+        self.heads, self.is_causal = heads, is_causal
         self.project, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
         of_heads = self.project(x).unflatten(2, (self.heads, 3, -1)).transpose(1, 2)
         query, key, value = of_heads.unbind(3)
-        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        attended = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=seen, is_causal=self.is_causal
+        )
         return self.join(attended.transpose(1, 2).flatten(2))
 
 
@@ -214,3 +224,44 @@ class Recurrent(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.scores(self.lstm(self.tokens(tokens))[0]).flatten(0, 1)
+
+
+class Pictures(nn.Module):
+    """A ViT: patches of a picture are tokens, behind one more that becomes the picture's features."""
+
+    def __init__(self, num_classes: int, size: int, numbers: Vit):
+        super().__init__()
+        width, patch = numbers.width, numbers.patch
+        self.first = nn.Parameter(torch.zeros(1, 1, width))
+        self.positions = nn.Parameter(torch.zeros((size // patch) ** 2 + 1, 1, width))
+        self.patches = nn.Conv2d(3, width, patch, patch)
+        self.layers = nn.Sequential(*(Layer(numbers.heads, width) for _ in range(numbers.layers)))
+        self.norm = nn.LayerNorm(width)
+        self.scores = nn.Linear(width, num_classes)
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        patches = self.patches(pictures).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.first.expand(len(patches), -1, -1), patches], dim=1)
+        return self.scores(self.norm(self.layers(tokens + self.positions.squeeze(1))[:, 0]))
+
+
+class Texts(nn.Module):
+    """An encoder of texts, which end before the first token that is 0: the mean and the most of what it finds."""
+
+    def __init__(self, vocabulary: int, length: int, classes: int, numbers: Text):
+        super().__init__()
+        width = numbers.width
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.layers = nn.ModuleList(Layer(numbers.heads, width) for _ in range(numbers.layers))
+        self.norm = nn.LayerNorm(width)
+        self.scores = nn.Linear(2 * width, classes)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        mask = tokens > 0
+        x = self.tokens(tokens) + self.positions.weight
+        for layer in self.layers:
+            x = layer(x, mask[:, None, None])
+        found = self.norm(x)
+        mean = (found * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+        most = found.masked_fill(~mask[..., None], -torch.inf).amax(1)
+        return self.scores(torch.cat([mean, most], dim=1))

@@ -26,7 +26,7 @@ def main() -> None:
         return
     form, weights = rest
     net = NETS[name]
-    module = torch_nets.build(net.model, net.vocabulary, net.size)
+    module = torch_nets.build(net)
     load(module, dict(np.load(weights)))
     num_parameters = sum(parameter.numel() for parameter in module.parameters())
     turns.take_turns(steps_of(net, module, amp, form), num_parameters)
@@ -34,6 +34,8 @@ def main() -> None:
 
 def steps_of(net: Net, module: nn.Module, amp: str, form: str) -> Callable[[], float]:
     """Return a function that makes one more step and returns its loss."""
+    if net.ids:
+        return steps_of_clicks(net, module, amp)
     data, label = (torch.from_numpy(array) for array in batch(net))
     label = label.long()
     data = data.long() if net.vocabulary else data
@@ -56,6 +58,30 @@ def steps_of(net: Net, module: nn.Module, amp: str, form: str) -> Callable[[], f
         loss = compute(data, label)
         loss.backward()
         optimizer.step()
+        return float(loss.detach())
+
+    return make_step
+
+
+def steps_of_clicks(net: Net, module: nn.Module, amp: str) -> Callable[[], float]:
+    """Return such a function for a net of clicks: rows of its table have sparse gradients, and move by Adagrad."""
+    (ids, numbers), clicked = batch(net)
+    data, label = (torch.from_numpy(ids), torch.from_numpy(numbers)), torch.from_numpy(clicked)
+    rows = module.rows.weight
+    others = [each for each in module.parameters() if each is not rows]
+    optimizers = [
+        torch.optim.Adagrad([rows], lr=10 * net.rate),
+        torch.optim.Adam(others, lr=net.rate, betas=BETAS, fused=True),
+    ]
+
+    def make_step() -> float:
+        with torch.autocast("cpu", torch.bfloat16, enabled=amp == "bf16"):
+            scores = module(*data)
+        loss = functional.binary_cross_entropy_with_logits(scores.float(), label)
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         return float(loss.detach())
 
     return make_step

@@ -11,8 +11,7 @@ import logging
 from typing import Any, NamedTuple, Sequence
 
 from mxtrain.core.errors import UsageError
-from mxtrain.models import remat, segments
-from mxtrain.models.nets import zoo
+from mxtrain.models import chosen_rewrites, remat, segments
 from mxtrain.models.remat import Cut, SegmentedNet
 from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes
 from mxtrain.models.segment_operators import SegmentOperator, SegmentOperators, anonymous
@@ -50,7 +49,7 @@ class StagedNet(SegmentedNet):
     def __init__(self, net: Block, cut: Cut, is_exact: bool = True):
         super().__init__(net, cut)
         self.data, self._is_exact = cut.data, is_exact
-        self._operators = SegmentOperators(cut.queueing, zoo.TRAINING_REWRITES)
+        self._operators = SegmentOperators(cut.queueing, chosen_rewrites.TRAINING_REWRITES)
         known = net.collect_params()
         self.parts = [self._part(graph, known) for graph in cut.graphs]
         self.devices: list[Device] = []  # of each part

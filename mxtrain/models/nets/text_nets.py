@@ -58,7 +58,7 @@ class Classifier(mx.gluon.HybridBlock):
 
 def _pooled(F: Any, features: Any, mask: Any) -> Any:
     mean = F.broadcast_div(F.broadcast_mul(features, mask).sum(axis=1), F.maximum(mask.sum(axis=1), 1))
-    most = F.broadcast_sub(features, (1 - mask) * HIDDEN).max(axis=1)
+    most = F.broadcast_add(features, ((mask > 0.5) - 1) * HIDDEN).max(axis=1)
     return F.concat(mean, most, dim=1)
 
 
@@ -125,8 +125,10 @@ class Transformer(mx.gluon.HybridBlock):
             self.norm = nn.LayerNorm(in_channels=width)
 
     def hybrid_forward(self, F: Any, tokens: Any, mask: Any) -> Any:
-        # Of each text and head the same for all tokens, as `Layer` takes it.
-        hidden = F.broadcast_add(F.zeros_like(mask).expand_dims(2), ((mask - 1) * HIDDEN).expand_dims(1))
+        # Of each text and head the same for all tokens, as `Layer` takes it. A comparison has no gradient, for which
+        # our attention asks (models/rewrites/attentions.py).
+        hidden = ((mask > 0.5) - 1) * HIDDEN
+        hidden = F.broadcast_add(F.zeros_like(mask).expand_dims(2), hidden.expand_dims(1))
         hidden = F.broadcast_axis(hidden.expand_dims(1), axis=1, size=self._heads).reshape((-3, 0, 0))
         places = F.cumsum(F.ones_like(tokens), axis=1) - 1
         x = self.dropout(self.tokens(tokens) + self.positions(places)).transpose((1, 0, 2))

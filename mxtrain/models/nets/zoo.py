@@ -19,66 +19,31 @@ from mxtrain.config.components import import_path, nets
 from mxtrain.config.components.zoo import gluoncv_names, torch_net_names
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects, is_object
 from mxtrain.core.errors import UsageError, as_user_code
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.analysis import shapes
 from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.contract import Contract
 from mxtrain.models.nets import torch_nets
 from mxtrain.models.nets.table import tables_of
 from mxtrain.models.parameters import weights
-from mxtrain.models.rewrites import (
-    broadcasts,
-    clips,
-    concats,
-    graph_rewrites,
-    hard_sigmoids,
-    layer_norms,
-    norm_relus,
-    plain_arrays,
-    prelu,
-    rnn_weights,
-    volumes,
-)
-from mxtrain.models.rewrites.attentions import with_own_attention
-from mxtrain.models.rewrites.channel_runs import with_channel_runs
-from mxtrain.models.rewrites.graph_rewrites import Rewrite, Shape
+from mxtrain.models.rewrites import graph_rewrites, prelu
+from mxtrain.models.rewrites.graph_rewrites import Shape
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, Device, NDArray
 
 logger = logging.getLogger(__name__)
 
-BEFORE_NARROWING = (volumes.with_padded_volumes, concats.with_trainable_concats)
-AFTER_NARROWING = (
-    norm_relus.with_joined_relus,
-    hard_sigmoids.with_hard_sigmoids,
-    clips.with_fast_clips,
-    plain_arrays.with_plain_arrays,
-    rnn_weights.with_weights_by_rows,
-)
 COLOURS = 3
 MOST_ERRORS = 100  # that a pass through a graph may leave with MXNet's engine
-TRAINING_REWRITES = (
-    with_own_attention,
-    with_channel_runs,
-    layer_norms.with_fast_layer_norms,
-    broadcasts.with_fast_broadcasts,
-)
-
-
-def rewrites(narrowing: Autocast | None) -> Sequence[Rewrite]:
-    """Return what graphs on CPUs are put through; `narrowing` chooses the operators that run in bfloat16."""
-    return (*needed_rewrites(narrowing), *AFTER_NARROWING)
-
-
-def needed_rewrites(narrowing: Autocast | None) -> Sequence[Rewrite]:
-    """Return those of `rewrites` without which a graph would be wrong, or in another precision."""
-    return (*BEFORE_NARROWING, *([narrowing] if narrowing else []))
 
 
 @contextlib.contextmanager
 def rewriting(narrowing: Autocast | None = None) -> Iterator[None]:
     """A block in which HybridBlocks are compiled by faster graphs, with PReLU's right gradient."""
-    chosen = rewrites(narrowing), TRAINING_REWRITES, needed_rewrites(narrowing)
-    with prelu.repaired(), graph_rewrites.rewriting(*chosen):
+    needed = chosen_rewrites.needed_rewrites(narrowing)
+    with prelu.repaired(), graph_rewrites.rewriting(
+        chosen_rewrites.rewrites(narrowing), chosen_rewrites.TRAINING_REWRITES, needed
+    ):
         yield
 
 

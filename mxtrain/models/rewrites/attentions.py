@@ -2,12 +2,14 @@
 
 MXNet's two products and its softmax write the scores of all tokens for all tokens, five times a step; ours computes
 them twice, and none that is hidden from a whole block of tokens. It takes what is added to scores as an array without a
-gradient: a mask that comparisons have made. Any other, or dropout among the shares, leaves MXNet's.
+gradient: a mask that comparisons have made, or zeros where nothing is added. Any other, or dropout among the shares,
+leaves MXNet's.
 """
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+import functools
+from typing import Any, Mapping, NamedTuple
 
 from mxtrain import native
 from mxtrain.models.rewrites.graph_rewrites import (
@@ -41,31 +43,43 @@ def with_own_attention(graph: Graph, shapes: Shapes) -> Graph:
     if native.OPERATORS is None or all(node["op"] != OUTPUT for node in nodes):
         return graph
     users, are_float32 = users_of(graph), in_float32(graph) - in_bfloat16(graph)
-    added = [_added(graph, shapes, place, users, are_float32) for place in range(len(nodes))]
+    found = [_attention(graph, shapes, place, users, are_float32) for place in range(len(nodes))]
     # An attention's own inputs are the projections and what is added to scores.
-    of_ours = [
-        node if entry is None else {**node, "inputs": [node["inputs"][0], entry]}
-        for node, entry in zip(nodes, added)
-    ]
-    replacements = {place: _own for place, entry in enumerate(added) if entry is not None}
+    of_ours = [node if one is None else {**node, "inputs": one.inputs} for node, one in zip(nodes, found)]
+    replacements = {
+        place: functools.partial(_own, length=one.length)
+        for place, one in enumerate(found)
+        if one is not None
+    }
     return with_replaced({**graph, "nodes": of_ours}, replacements) if replacements else graph
 
 
-def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
-    projected, added = inputs
+class Attention(NamedTuple):
+    """An attention that ours can compute: its projections and, if there is something, what is added to scores."""
+
+    inputs: Inputs
+    length: int
+
+
+def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode, length: int) -> int:
+    projected, *added = inputs
     name, heads = node["name"], node["attrs"]["heads"]
     # A library's operator writes a gradient where it may have to add to one, as a copy does.
     copy = add({"op": "_copy", "name": f"{name}_projected", "attrs": {}, "inputs": [projected]})
-    hidden = add({"op": "BlockGrad", "name": f"{name}_hidden", "attrs": {}, "inputs": [added]})
+    if added:
+        hidden = add({"op": "BlockGrad", "name": f"{name}_hidden", "attrs": {}, "inputs": added})
+    else:
+        shape = {"shape": str((1, length, length))}
+        hidden = add({"op": "_zeros", "name": f"{name}_hidden", "attrs": shape, "inputs": []})
     return add(
         {"op": ATTENTION, "name": name, "attrs": {"heads": heads}, "inputs": [[copy, 0, 0], [hidden, 0, 0]]}
     )
 
 
-def _added(
+def _attention(
     graph: Graph, shapes: Shapes, place: int, users: Mapping[int, list[int]], are_float32: set[int]
-) -> list[int] | None:
-    """Return what is added to the scores of the attention whose output is at `place`; None where MXNet's stays."""
+) -> Attention | None:
+    """Return the attention whose output is at `place`; None where MXNet's stays."""
     nodes = graph["nodes"]
     if nodes[place]["op"] != OUTPUT:
         return None
@@ -73,27 +87,30 @@ def _added(
     if nodes[shares]["op"] != "softmax" or not _is_plain(nodes[shares]):
         return None
     total = nodes[shares]["inputs"][0][0]
-    if nodes[total]["op"] not in SUMS:
-        return None
-    (scores, *_), added = sorted(nodes[total]["inputs"], key=lambda entry: nodes[entry[0]]["op"] != SCORES)
+    is_sum = nodes[total]["op"] in SUMS
+    summed = nodes[total]["inputs"] if is_sum else nodes[shares]["inputs"]
+    (scores, *_), *added = sorted(summed, key=lambda entry: nodes[entry[0]]["op"] != SCORES)
+    between = {shares, total, scores}
+    shape = shape_of(graph, shapes, scores, 0)
     is_ours = (
         nodes[scores]["op"] == SCORES
         and nodes[scores]["inputs"][0] == projected
         and nodes[scores]["attrs"]["heads"] == nodes[place]["attrs"]["heads"]
         # Whatever else looks at scores needs them; of what else takes projections nothing was tried.
-        and all(len(users[each]) == 1 for each in (shares, total, scores))
-        and not {shares, total, scores, projected[0]} & {head for head, *_ in graph["heads"]}
+        and all(len(users[each]) == 1 for each in between)
+        and not {*between, projected[0]} & {head for head, *_ in graph["heads"]}
         and sorted(users[projected[0]]) == sorted((scores, place))
         and projected[0] in are_float32
-        and _is_for_heads(shape_of(graph, shapes, *added[:2]), shape_of(graph, shapes, scores, 0))
-        and _has_no_gradient(graph, added[0])
+        and len(shape) == 3
+        and all(_is_for_heads(shape_of(graph, shapes, *each[:2]), shape) for each in added)
+        and all(_has_no_gradient(graph, each[0]) for each in added)
     )
-    return added if is_ours else None
+    return Attention([projected, *added], shape[-1]) if is_ours else None
 
 
 def _is_for_heads(added: Shape, scores: Shape) -> bool:
     """Return whether there is one mask for all heads, or one for each."""
-    return len(added) == len(scores) == 3 and added[1:] == scores[1:] and added[0] in (1, scores[0])
+    return len(added) == 3 and added[1:] == scores[1:] and added[0] in (1, scores[0])
 
 
 def _is_plain(softmax: Mapping[str, Any]) -> bool:

@@ -150,7 +150,7 @@ def _places(run: _Run) -> list[int]:
 
 
 def _is_copy(node: Mapping[str, Any]) -> bool:
-    return bool(node["op"] == "transpose" and node["attrs"].get("axes") == "(0, 1, 2, 3)")
+    return bool(node["op"] == "transpose" and node.get("attrs", {}).get("axes") == "(0, 1, 2, 3)")
 
 
 def _is_norm(graph: Graph, shapes: Shapes, place: int) -> bool:

@@ -1,8 +1,8 @@
 """Rewriting of the graphs that Gluon compiles nets from, in JSON as MXNet writes it.
 
 Owns where rewrites take place, all over the process but for a time, and replacing nodes. What replaces what is each
-rewrite's own module's; `models/nets/zoo.py` lists them. A rewritten graph has the same inputs in the same order, the
-same values, and outputs of the same names.
+rewrite's own module's; `models/chosen_rewrites.py` lists them. A rewritten graph has the same inputs in the same order,
+the same values, and outputs of the same names.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ static const Operator *const operators[] = {
     &layer_norm_operator,
     &cross_entropy_operator,
     &likeliest_operator,
+    &reduction_operator,
 };
 
 #define NUM_OPERATORS ((int)(sizeof operators / sizeof *operators))

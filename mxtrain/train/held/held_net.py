@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Sequence
 
 from mxtrain.kvstore.owners.owned_head import OwnedHead
-from mxtrain.models import segments
+from mxtrain.models import chosen_rewrites, segments
 from mxtrain.models.heads.class_chunks import ChunkedHead
-from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import running_statistics
 from mxtrain.models.parameters.weights import layers
 from mxtrain.models.remat import Cut, SegmentedNet
@@ -36,7 +35,7 @@ class HeldNet(SegmentedNet):
     def __init__(self, net: Block, cut: Cut):
         super().__init__(net, cut)
         self.data = cut.data
-        self._operators = SegmentOperators(cut.queueing, zoo.TRAINING_REWRITES)
+        self._operators = SegmentOperators(cut.queueing, chosen_rewrites.TRAINING_REWRITES)
         moving = {each.name: each for each in running_statistics.parameters(net)}
         known = net.collect_params()
         self.segments = [self._segment(graph, known, moving) for graph in cut.graphs]

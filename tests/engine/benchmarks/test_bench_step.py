@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.harness import environments
 from benchmarks.harness.processes import ROOT
-from benchmarks.step import multiplications, mxnet_nets, mxnet_side, sides, turns
+from benchmarks.step import clicks_side, multiplications, mxnet_nets, mxnet_side, sides, turns
 from benchmarks.step.nets import FOR_TESTS, NETS, batch
 from mxtrain.runtime import mx
 from tests.support.amp import ALL_NARROW, needs_bf16, needs_fast_bf16
@@ -79,8 +79,28 @@ def test_multiplications_of_tokens() -> None:
     (layers, _, width), length = mxnet_nets.NUMBERS[gpt.model], gpt.size
     of_layer = 12 * width**2 + 2 * length * width
     assert counts["small_gpt"] == gpt.samples * (layers * of_layer + width * gpt.vocabulary)
+    text = FOR_TESTS["small_text"]
+    built = mxnet_nets.of_tokens(text)
+    built.initialize()
+    built(mx.nd.array(batch(text)[0]))
+    (layers, _, width), length = mxnet_nets.NUMBERS[text.model], text.size
+    of_layer = 12 * width**2 + 2 * length * width
+    of_text = length * layers * of_layer + 2 * width * text.classes
+    assert multiplications.of_net(built, batch(text)[0]) == text.batch_size * of_text
     layers, width = mxnet_nets.NUMBERS[lstm.model]
     assert counts["small_lstm"] == lstm.samples * (layers * 8 * width**2 + width * lstm.vocabulary)
+
+
+def test_multiplications_of_patches_and_clicks() -> None:
+    """A ViT-Ti multiplies 1.3 thousand million times for a picture of 224 pixels, as published."""
+    vit = NETS["vit"]._replace(batch_size=1)
+    context = mxnet_side.context_of(vit, "off")
+    assert multiplications.of_net(context.net, batch(vit)[0]) == pytest.approx(1.26e9, rel=0.01)
+    clicks = FOR_TESTS["small_deepfm"]
+    first = clicks_side.first_weights(clicks, mxnet_side.context_of(clicks, "off"))
+    of_click = 13 + 429 * 256 + 256 * 128 + 128
+    assert clicks_side.multiplications(clicks, first) == clicks.batch_size * of_click
+    assert first["rows"].shape == (clicks.ids, 17)
 
 
 @pytest.mark.slow  # of a benchmark alone

@@ -12,8 +12,8 @@ import pytest
 
 from mxtrain.checkpoint import directory
 from mxtrain.config import autocast_costs
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.autocast.autocast import Autocast
-from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
@@ -163,7 +163,7 @@ def in_bfloat16(net: Any) -> dict[str, Any]:
     times = autocast_costs.of_run("bf16", str(ALL_NARROW))
     assert times
     narrowing = Autocast(times)
-    with graph_rewrites.rewriting(zoo.rewrites(narrowing)):
+    with graph_rewrites.rewriting(chosen_rewrites.rewrites(narrowing)):
         found = outcome(net, is_compiled=True)
     assert narrowing.forecast.share > 0.9
     return found

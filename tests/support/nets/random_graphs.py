@@ -7,7 +7,7 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from mxtrain.models.nets import zoo
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.rewrites import graph_rewrites, joined_layers
 from mxtrain.runtime import mx
 
@@ -198,9 +198,9 @@ def plain_and_rewritten(net: Builder) -> list[tuple[Any, Any]]:
     Those of the first are rewritten as far as they must be to be computed at all, those of the second for speed.
     """
     shapes = {"x": net.input_shape}
-    plain = graph_rewrites.rewritten(net.symbol, shapes, zoo.BEFORE_NARROWING)
-    fast = graph_rewrites.rewritten(net.symbol, shapes, zoo.rewrites(None))
-    return [(plain, plain), (graph_rewrites.rewritten(fast, shapes, zoo.TRAINING_REWRITES), fast)]
+    plain = graph_rewrites.rewritten(net.symbol, shapes, chosen_rewrites.BEFORE_NARROWING)
+    fast = graph_rewrites.rewritten(net.symbol, shapes, chosen_rewrites.rewrites(None))
+    return [(plain, plain), (graph_rewrites.rewritten(fast, shapes, chosen_rewrites.TRAINING_REWRITES), fast)]
 
 
 def trained(symbol: Any, judging: Any, net: Builder, seed: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -239,7 +239,7 @@ def trained(symbol: Any, judging: Any, net: Builder, seed: int) -> dict[str, np.
 def answers(net: Builder, seed: int) -> list[np.ndarray[Any, Any]]:
     """Return what the net answers by its graph as it is, and with joined layers; pictures in batches of two sizes."""
     draw = np.random.RandomState(seed)
-    plain = graph_rewrites.rewritten(net.symbol, {"x": net.input_shape}, zoo.BEFORE_NARROWING)
+    plain = graph_rewrites.rewritten(net.symbol, {"x": net.input_shape}, chosen_rewrites.BEFORE_NARROWING)
     joined = joined_layers.for_answers(plain, {"x": net.input_shape})
     shapes, _, states = net.symbol.infer_shape(x=net.input_shape)
     sizes = {

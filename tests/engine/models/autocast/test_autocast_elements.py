@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from mxtrain.config import autocast_costs
 from mxtrain.core.system import kernels
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.autocast import wrong_kernels
 from mxtrain.models.autocast.autocast import Autocast
-from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
 from tests.support.amp import ALL_NARROW, needs_bf16
@@ -156,7 +156,7 @@ def narrowed(symbol: Any, values: dict[str, np.ndarray]) -> tuple[Any, set[str]]
     times = autocast_costs.of_run("bf16", str(ALL_NARROW))
     assert times
     shapes = {name: value.shape for name, value in values.items()}
-    symbol = graph_rewrites.rewritten(symbol, shapes, zoo.rewrites(Autocast(times)))
+    symbol = graph_rewrites.rewritten(symbol, shapes, chosen_rewrites.rewrites(Autocast(times)))
     graph, _ = graph_rewrites.nodes_and_shapes(symbol, shapes)
     narrow = graph_rewrites.in_bfloat16(graph)
     wide = {node["op"] for place, node in enumerate(graph["nodes"]) if place not in narrow}

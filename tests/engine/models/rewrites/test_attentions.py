@@ -19,15 +19,17 @@ SHAPES = [(1, 1, 1, 1), (7, 3, 2, 5), (48, 1, 1, 16), (49, 2, 2, 33), (97, 1, 3,
 
 
 def attention(
-    heads: int, is_compared: bool = True, dropout: float = 0.0, is_one: bool = False, **softmax: Any
+    heads: int, is_compared: bool = True, dropout: float = 0.0, adds: str = "of each head", **softmax: Any
 ) -> Any:
     """Return attention as GPT writes it; what is `seen` is 1 where a token sees another, else 0."""
     projected, seen = mx.sym.var("projected", dtype="float32"), mx.sym.var("seen")
     scores = mx.sym.contrib.interleaved_matmul_selfatt_qk(projected, heads=heads)
     added = ((seen > 0.5 if is_compared else seen) - 1) * HIDDEN
-    shares = mx.sym.softmax(
-        mx.sym.broadcast_add(scores, added) if is_one else scores + added, axis=-1, name="shares", **softmax
-    )
+    if adds == "one for all heads":
+        scores = mx.sym.broadcast_add(scores, added)
+    elif adds == "of each head":
+        scores = scores + added
+    shares = mx.sym.softmax(scores, axis=-1, name="shares", **softmax)
     if dropout:
         shares = mx.sym.Dropout(shares, p=dropout)
     return mx.sym.contrib.interleaved_matmul_selfatt_valatt(projected, shares, heads=heads, name="attention")
@@ -52,14 +54,15 @@ def sample(length: int, batch: int, heads: int, width: int, kind: str) -> tuple[
     return {"projected": projected, "seen": seen}, draw.standard_normal((length, batch, heads * width))
 
 
-@pytest.mark.parametrize("kind", ["all", "causal", "documents", "random", "one for all heads"])
+@pytest.mark.parametrize("kind", ["all", "causal", "documents", "random", "one for all heads", "nothing"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_values_and_gradients_are_those_of_mxnet(shape: tuple[int, ...], kind: str) -> None:
     values, gradient = sample(*shape, kind)
-    is_one = kind == "one for all heads"
-    if is_one:
+    if kind == "one for all heads":
         values["seen"] = values["seen"][:1]
-    plain = attention(shape[2], is_one=is_one)
+    if kind == "nothing":
+        del values["seen"]
+    plain = attention(shape[2], adds=kind if kind in ("one for all heads", "nothing") else "of each head")
     ours = rewritten(plain, values)
     assert ATTENTION in operators(ours)
     assert "softmax" not in operators(ours)
@@ -96,6 +99,25 @@ def test_another_attention_stays_as_it_is() -> None:
     ):
         assert ATTENTION not in operators(rewritten(symbol, values))
     assert ATTENTION in operators(rewritten(plain, values))
+    projected = {"projected": values["projected"]}
+    without_a_mask = attention(2, adds="nothing")
+    assert ATTENTION in operators(rewritten(without_a_mask, projected))
+    graph, _ = graph_rewrites.nodes_and_shapes(without_a_mask, {"projected": (5, 1, 24)})
+    assert attentions.with_own_attention(graph, {}) is graph  # for which there are no zeros
+
+
+def test_a_net_of_texts_trains_by_it() -> None:
+    """Where texts end comes from its data, of which it asks for no gradient."""
+    from mxtrain.models.nets import text_nets, zoo
+
+    tokens, mask = mx.nd.ones((3, 9)), mx.nd.array(np.arange(9)[None] < np.array([[9], [4], [1]]))
+    with zoo.rewriting():
+        net = text_nets.transformer(20, 3, 9, False, 0.0, layers=2, heads=2, width=8)
+        net.initialize()
+        net.hybridize(static_alloc=True, static_shape=True)
+        with mx.autograd.record():
+            net(tokens, mask).sum().backward()
+    assert operators(net._cached_op.symbol).count(ATTENTION) == 2
 
 
 def test_a_net_of_layers_trains_by_it_and_judges_by_mxnets() -> None:

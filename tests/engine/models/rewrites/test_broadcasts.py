@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.models.nets import zoo
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.rewrites import broadcasts, graph_rewrites
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
@@ -105,7 +105,7 @@ def test_a_net_learns_along_the_same_curve_with_short_steps_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fast = context_of()
-    monkeypatch.setattr(zoo, "TRAINING_REWRITES", ())
+    monkeypatch.setattr(chosen_rewrites, "TRAINING_REWRITES", ())
     plain = context_of()
     curves = []
     for context in (fast, plain):  # 14 samples: the last micro-batch has two

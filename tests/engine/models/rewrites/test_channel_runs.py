@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain import native
-from mxtrain.models import segments
+from mxtrain.models import chosen_rewrites, segments
 from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.channel_runs import inside_runs, with_channel_runs
@@ -67,7 +67,7 @@ def run(channels: int, sizes: tuple[int, int, int], before: str | None, behind: 
 
 
 def rewritten(symbol: Any, shape: tuple[int, ...]) -> Any:
-    fast = graph_rewrites.rewritten(symbol, {"data": shape}, zoo.rewrites(None))
+    fast = graph_rewrites.rewritten(symbol, {"data": shape}, chosen_rewrites.rewrites(None))
     return graph_rewrites.rewritten(fast, {"data": shape}, [with_channel_runs])
 
 
@@ -211,7 +211,9 @@ def test_a_norm_whose_relu_is_joined_never_gets_arrays_in_two_orders() -> None:
 def test_no_cut_goes_through_a_run() -> None:
     net = zoo.build("mobilenetv2_0.25", 5)
     net.initialize()
-    output = graph_rewrites.rewritten(net(mx.sym.var("data")), {"data": (2, 3, 32, 32)}, zoo.rewrites(None))
+    output = graph_rewrites.rewritten(
+        net(mx.sym.var("data")), {"data": (2, 3, 32, 32)}, chosen_rewrites.rewrites(None)
+    )
     graph, shapes = graph_rewrites.nodes_and_shapes(output, {"data": (2, 3, 32, 32)})
     ends = segments.passages_of(graph, shapes, segments.place_of(graph, "data"))
     assert inside_runs(graph, shapes).isdisjoint(ends)

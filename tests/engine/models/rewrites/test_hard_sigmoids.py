@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.models.nets import zoo
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.rewrites import graph_rewrites, hard_sigmoids
 from mxtrain.runtime import mx
 from tests.support.nets.symbols import computed, net_operators_and_gradients, operators
@@ -52,7 +52,7 @@ def test_other_chains_stay() -> None:
 
 
 def test_mobilenetv3_has_them_and_the_same_gradients() -> None:
-    fast, ours = net_operators_and_gradients("mobilenetv3_small", 64, zoo.rewrites(None))
+    fast, ours = net_operators_and_gradients("mobilenetv3_small", 64, chosen_rewrites.rewrites(None))
     plain, right = net_operators_and_gradients("mobilenetv3_small", 64, ())
     assert "hard_sigmoid" in fast and "hard_sigmoid" not in plain
     assert np.linalg.norm(ours - right) < 1e-4 * np.linalg.norm(right)

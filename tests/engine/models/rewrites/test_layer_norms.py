@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config, native
-from mxtrain.models.nets import zoo
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.rewrites import graph_rewrites, layer_norms
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import LAYER_NORM
@@ -170,7 +170,7 @@ def test_a_net_learns_along_the_same_curve_and_evaluates_by_its_own_layer_norms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     fast = context_of()
-    monkeypatch.setattr(zoo, "TRAINING_REWRITES", ())
+    monkeypatch.setattr(chosen_rewrites, "TRAINING_REWRITES", ())
     plain = context_of()
     assert isinstance(fast.net._cached_op, graph_rewrites.OperatorForTraining)
     assert not isinstance(plain.net._cached_op, graph_rewrites.OperatorForTraining)

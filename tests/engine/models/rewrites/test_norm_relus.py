@@ -10,8 +10,8 @@ import pytest
 
 from mxtrain import config
 from mxtrain.core.system import kernels
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.autocast import autocast
-from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, norm_relus
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
@@ -171,9 +171,11 @@ def context_of(flags: str = "") -> TrainContext:
 
 def test_a_net_learns_along_the_same_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     joined = context_of()
-    others = tuple(each for each in zoo.AFTER_NARROWING if each is not norm_relus.with_joined_relus)
-    assert len(others) == len(zoo.AFTER_NARROWING) - 1
-    monkeypatch.setattr(zoo, "AFTER_NARROWING", others)
+    others = tuple(
+        each for each in chosen_rewrites.AFTER_NARROWING if each is not norm_relus.with_joined_relus
+    )
+    assert len(others) == len(chosen_rewrites.AFTER_NARROWING) - 1
+    monkeypatch.setattr(chosen_rewrites, "AFTER_NARROWING", others)
     plain = context_of()
     assert JOINED in operators(joined.net._cached_graph[1])
     assert JOINED not in operators(plain.net._cached_graph[1])
@@ -186,6 +188,7 @@ def test_a_relu6_keeps_three_arrays() -> None:
     """The convolution's output, its norm after the ReLU, and the minimum; MXNet's own copies would be four more."""
     arrays_of_a_block = answer(
         """
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.rewrites import graph_rewrites, norm_relus
 from mxtrain.runtime import mx
 

@@ -146,12 +146,13 @@ def test_gradients_are_the_same(symbol: Any) -> None:
 
 
 TRAINED = """
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.rewrites import graph_rewrites; from mxtrain.models.nets import zoo
 from mxtrain.runtime import mx
 net = zoo.build("{name}", 4)
 net.initialize()
 net.hybridize(static_alloc=True, static_shape=True)
-with graph_rewrites.rewriting(zoo.rewrites(None)), mx.autograd.record():
+with graph_rewrites.rewriting(chosen_rewrites.rewrites(None)), mx.autograd.record():
     loss = (net(mx.nd.random.normal(shape=(1, 3, 64, 64))) ** 2).sum()
 loss.backward()
 mx.nd.waitall()

@@ -10,9 +10,9 @@ import pytest
 
 from mxtrain.config import autocast_costs
 from mxtrain.core.system import kernels
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.autocast import wrong_kernels
 from mxtrain.models.autocast.autocast import Autocast
-from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, volumes
 from mxtrain.runtime import mx
 from tests.support.amp import ALL_NARROW, needs_bf16
@@ -79,7 +79,7 @@ def test_they_stay_float32_and_exact_where_others_run_in_bfloat16() -> None:
             share = 0 if depth or stays else 1
             narrowing = Autocast(times)
             inputs, gradient = numbers(layer, seed)
-            found = computed(layer, inputs, gradient, zoo.rewrites(narrowing))
+            found = computed(layer, inputs, gradient, chosen_rewrites.rewrites(narrowing))
             assert narrowing.forecast.share == share
             for name, right in exact(layer, inputs, gradient).items():
                 wanted = rounded(right) if share else right

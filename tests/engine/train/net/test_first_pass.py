@@ -9,7 +9,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.core.errors import UsageError
-from mxtrain.models.nets import zoo
+from mxtrain.models import chosen_rewrites
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, with_replaced
 from mxtrain.train.context import TrainContext
 from mxtrain.train.net import build_net
@@ -57,10 +57,10 @@ def context_of(flags: str) -> TrainContext:
 def test_a_graph_that_fails_is_replaced_by_the_plain_one(
     flags: str, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(zoo, "AFTER_NARROWING", ())
-    monkeypatch.setattr(zoo, "TRAINING_REWRITES", ())
+    monkeypatch.setattr(chosen_rewrites, "AFTER_NARROWING", ())
+    monkeypatch.setattr(chosen_rewrites, "TRAINING_REWRITES", ())
     plain = context_of(flags)
-    monkeypatch.setattr(zoo, place, (with_impossible_sum,))
+    monkeypatch.setattr(chosen_rewrites, place, (with_impossible_sum,))
     with caplog.at_level(logging.WARNING):
         failing = context_of(flags)
         losses = train(failing, 2)
@@ -70,7 +70,7 @@ def test_a_graph_that_fails_is_replaced_by_the_plain_one(
 
 
 def test_in_segments_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zoo, "TRAINING_REWRITES", (with_impossible_sum,))
+    monkeypatch.setattr(chosen_rewrites, "TRAINING_REWRITES", (with_impossible_sum,))
     refusal = r"--remat: a segment of the net cannot be computed \(.*\); leave it out"
     with build_net.compiling("off"), pytest.raises(UsageError, match=refusal):
         train(context_of("--remat"), 1)

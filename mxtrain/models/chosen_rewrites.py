@@ -1,0 +1,48 @@
+"""Which rewrites graphs on CPUs are put through, in their order."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from mxtrain.models.autocast.autocast import Autocast
+from mxtrain.models.rewrites import (
+    attentions,
+    broadcasts,
+    channel_runs,
+    clips,
+    concats,
+    hard_sigmoids,
+    layer_norms,
+    norm_relus,
+    plain_arrays,
+    reductions,
+    rnn_weights,
+    volumes,
+)
+from mxtrain.models.rewrites.graph_rewrites import Rewrite
+
+BEFORE_NARROWING = (volumes.with_padded_volumes, concats.with_trainable_concats)
+AFTER_NARROWING = (
+    norm_relus.with_joined_relus,
+    hard_sigmoids.with_hard_sigmoids,
+    clips.with_fast_clips,
+    plain_arrays.with_plain_arrays,
+    rnn_weights.with_weights_by_rows,
+)
+TRAINING_REWRITES = (
+    attentions.with_own_attention,
+    channel_runs.with_channel_runs,
+    layer_norms.with_fast_layer_norms,
+    reductions.with_fast_reductions,
+    broadcasts.with_fast_broadcasts,
+)
+
+
+def rewrites(narrowing: Autocast | None) -> Sequence[Rewrite]:
+    """Return what graphs on CPUs are put through; `narrowing` chooses the operators that run in bfloat16."""
+    return (*needed_rewrites(narrowing), *AFTER_NARROWING)
+
+
+def needed_rewrites(narrowing: Autocast | None) -> Sequence[Rewrite]:
+    """Return those of `rewrites` without which a graph would be wrong, or in another precision."""
+    return (*BEFORE_NARROWING, *([narrowing] if narrowing else []))

@@ -1,0 +1,57 @@
+/* Random reductions of arrays as long as they have to be and no longer, compared with loops in float64; built with
+   sanitizers, which end it where memory is misused. */
+
+#include "reduction.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint64_t state = 1;
+
+static size_t drawn(size_t below) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (size_t)(state >> 33) % below;
+}
+
+static float *numbers(size_t count) {
+    float *found = malloc(count * sizeof *found);
+    for (size_t at = 0; at < count; at++) found[at] = (float)drawn(41) / 10 - 2;
+    return found;
+}
+
+static void check(double found, double expected, const char *what) {
+    if (fabs(found - expected) < 1e-4) return;
+    fprintf(stderr, "%s: %g in the place of %g\n", what, found, expected);
+    exit(1);
+}
+
+static void try_one(size_t before, size_t along, size_t after, Kind kind) {
+    size_t count = before * along * after;
+    float *data = numbers(count), *out = numbers(before * after), *of_out = numbers(before * after);
+    float *of_data = numbers(count);
+    Reduction reduction = {kind, before, along, after, data};
+    reduce(&reduction, out, 1);
+    reduce_backward(&reduction, out, of_out, of_data, 1);
+    for (size_t part = 0; part < before; part++)
+        for (size_t column = 0; column < after; column++) {
+            const float *begin = data + part * along * after + column;
+            double sum = 0, most = -INFINITY, gradient = of_out[part * after + column];
+            for (size_t row = 0; row < along; row++) sum += begin[row * after], most = fmax(most, begin[row * after]);
+            check(out[part * after + column], kind == SUM ? sum : most, "another value");
+            for (size_t row = 0; row < along; row++) {
+                double right = kind == SUM || begin[row * after] == most ? gradient : 0;
+                check(of_data[(part * along + row) * after + column], right, "another gradient");
+            }
+        }
+    free(data), free(out), free(of_out), free(of_data);
+}
+
+int main(int count, char **arguments) {
+    long num_rounds = count > 1 ? atol(arguments[1]) : 1;
+    for (long round = 0; round < num_rounds; round++)
+        try_one(drawn(5), 1 + drawn(30), 1 + drawn(round % 5 ? 40 : 800), drawn(2) ? SUM : LARGEST);
+    printf("%ld\n", num_rounds);
+    return 0;
+}
