@@ -26,7 +26,7 @@ from mxtrain.models import remat
 from mxtrain.models.contract import Shape
 from mxtrain.models.nets.recommender_nets import OverRows
 from mxtrain.models.parameters import weights
-from mxtrain.models.rewrites import prelu
+from mxtrain.models.rewrites.repairs import prelu
 from mxtrain.runtime import mx
 from mxtrain.tasks.task import Task
 

@@ -10,18 +10,21 @@ from mxtrain.models.rewrites import (
     broadcasts,
     channel_runs,
     clips,
-    concats,
     hard_sigmoids,
     layer_norms,
     norm_relus,
     plain_arrays,
     reductions,
     rnn_weights,
-    volumes,
 )
 from mxtrain.models.rewrites.graph_rewrites import Rewrite
+from mxtrain.models.rewrites.repairs import concats, volumes
 
-BEFORE_NARROWING = (volumes.with_padded_volumes, concats.with_trainable_concats)
+BEFORE_NARROWING = (
+    volumes.with_padded_volumes,
+    concats.with_trainable_concats,
+    hard_sigmoids.with_right_gradients,
+)
 AFTER_NARROWING = (
     norm_relus.with_joined_relus,
     hard_sigmoids.with_hard_sigmoids,

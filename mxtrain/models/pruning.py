@@ -18,7 +18,7 @@ from mxtrain.models.analysis import channels, graph, shapes
 from mxtrain.models.analysis.channels import Channels, Line, Shape
 from mxtrain.models.parameters import weights
 from mxtrain.models.parameters.running_statistics import NAME_ENDINGS
-from mxtrain.models.rewrites import prelu
+from mxtrain.models.rewrites.repairs import prelu
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block
 

@@ -2,7 +2,7 @@
 
 tests/engine/models/autocast/test_autocast_kernels.py found them, and holds other shapes to the bit. Where a kernel is
 wrong nothing fails at once: a run trains with such numbers, or with memory that was written over, until it ends with
-"free(): invalid pointer". Those that are wrong in float32 too are mended before (`models/rewrites/volumes.py`).
+"free(): invalid pointer". Those that are wrong in float32 too are mended before (`models/rewrites/repairs/volumes.py`).
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ from mxtrain.models.contract import Contract
 from mxtrain.models.nets import torch_nets
 from mxtrain.models.nets.table import tables_of
 from mxtrain.models.parameters import weights
-from mxtrain.models.rewrites import graph_rewrites, prelu
+from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.graph_rewrites import Shape
+from mxtrain.models.rewrites.repairs import prelu
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, Device, NDArray
 

@@ -48,7 +48,7 @@ class _Norm(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """What becomes one operator: a convolution with the norm behind it, and one before it, or that norm alone."""
+    """Layers that become one operator: a convolution with the norm behind it, and one before it, or that norm alone."""
 
     before: _Norm | None
     convolution: int | None
@@ -108,7 +108,7 @@ def inside_runs(graph: Graph, shapes: Shapes) -> set[int]:
     """Return the positions of the nodes behind which a cut would go through a run."""
     wiring, inside = _wiring(graph), set()
     for run in _runs(graph, shapes, wiring):
-        first, *_ = _places(run)
+        first, *_ = _with_weights(run)
         pending = [run.behind.end]
         while pending:
             place = pending.pop()
@@ -126,8 +126,7 @@ def _runs(graph: Graph, shapes: Shapes, wiring: _Wiring) -> list[_Run]:
     """Return the runs of a graph; none without the part in C."""
     if native.OPERATORS is None:
         return []
-    narrow, places = in_bfloat16(graph), range(len(graph["nodes"]))
-    wide = [place for place in places if place not in narrow]
+    wide = sorted(set(range(len(graph["nodes"]))) - in_bfloat16(graph))
     norms = [_norm(wiring, place) for place in wide if _is_norm(graph, shapes, place)]
     by_place, by_end = {each.place: each for each in norms}, {each.end: each for each in norms}
     runs = []
@@ -143,10 +142,10 @@ def _runs(graph: Graph, shapes: Shapes, wiring: _Wiring) -> list[_Run]:
     return [run for run in runs if _stands_alone(wiring, run)]
 
 
-def _places(run: _Run) -> list[int]:
+def _with_weights(run: _Run) -> list[int]:
     """Return the nodes of a run that have weights, first to last."""
-    places = (run.before and run.before.place, run.convolution, run.behind.place)
-    return [place for place in places if place is not None]
+    nodes = (run.before and run.before.place, run.convolution, run.behind.place)
+    return [place for place in nodes if place is not None]
 
 
 def _is_copy(node: Mapping[str, Any]) -> bool:
@@ -227,7 +226,7 @@ def _stands_alone(wiring: _Wiring, run: _Run) -> bool:
     It has no backward pass for that, or a wrong one (docs/adr/0041). What is outside of the graph, as of one that is a
     part of a net, counts as such a norm.
     """
-    first, *_ = _places(run)
+    first, *_ = _with_weights(run)
 
     def sources(place: int) -> list[int]:
         entries = wiring.nodes[place]["inputs"]
@@ -250,7 +249,7 @@ def _stands_alone(wiring: _Wiring, run: _Run) -> bool:
 
 def _inputs(wiring: _Wiring, run: _Run) -> list[list[int]]:
     """Return the operator's inputs, in the order of those of the nodes it stands for, as a net's inputs keep theirs."""
-    (data, *first), *others = [wiring.nodes[place]["inputs"] for place in _places(run)]
+    (data, *first), *others = [wiring.nodes[place]["inputs"] for place in _with_weights(run)]
     return [wiring.source(data), *first, *(entry for _, *more in others for entry in more)]
 
 

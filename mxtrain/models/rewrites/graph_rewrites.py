@@ -16,7 +16,7 @@ import json
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
-from mxtrain.models.rewrites.compiled_graphs import (
+from mxtrain.models.compiled_graphs import (
     OperatorForAnswers,
     OperatorForTraining,
     operator_for_inference,

@@ -2,6 +2,9 @@
 
 MXNet's own hard_sigmoid computes the same but for rounding, 1e-7 of its value, in 0.35 of the time. Its gradient at
 exactly 0 and 1 is 0, where a clip's is that of the numbers between.
+
+MXNet writes that gradient where the gradient of its output is, though that may be another's too: of a sum with a weight
+the weight's gradient was a wrong one. So it is used where its output is multiplied alone, whose gradients are its own.
 """
 
 from __future__ import annotations
@@ -19,6 +22,15 @@ from mxtrain.models.rewrites.graph_rewrites import (
     with_replaced,
 )
 
+PRODUCTS = ("elemwise_mul", "broadcast_mul")
+
+
+def with_right_gradients(graph: Graph, shapes: Shapes) -> Graph:
+    """Return the graph with operators of the same values for each of MXNet's that is not only multiplied."""
+    ours = [place for place, node in enumerate(graph["nodes"]) if node["op"] == "hard_sigmoid"]
+    unsafe = [place for place in ours if not _is_multiplied(graph, users_of(graph), place)]
+    return with_replaced(graph, dict.fromkeys(unsafe, _as_limited_line))
+
 
 def with_hard_sigmoids(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with one operator for each sum, clip to [0, width] and quotient by that width."""
@@ -26,7 +38,7 @@ def with_hard_sigmoids(graph: Graph, shapes: Shapes) -> Graph:
     kept = {position for position, *_ in graph["heads"]} | {each for each in users if len(users[each]) > 1}
     replacements: dict[int, Replacement | None] = {}
     for quotient, node in enumerate(nodes):
-        if node["op"] != "_div_scalar":
+        if node["op"] != "_div_scalar" or not _is_multiplied(graph, users, quotient):
             continue
         clip = node["inputs"][0][0]
         plus, width = (nodes[clip]["inputs"] or [[clip]])[0][0], _scalar(node)
@@ -35,6 +47,25 @@ def with_hard_sigmoids(graph: Graph, shapes: Shapes) -> Graph:
         replace = functools.partial(_hard_sigmoid, alpha=1 / width, beta=_scalar(nodes[plus]) / width)
         replacements.update({plus: _nothing, clip: _nothing, quotient: replace})
     return with_replaced(graph, replacements)
+
+
+def _is_multiplied(graph: Graph, users: Mapping[int, list[int]], place: int) -> bool:
+    """Return whether products are all that takes what the node at `place` computes."""
+    is_output = place in {head for head, *_ in graph["heads"]}
+    return not is_output and all(graph["nodes"][user]["op"] in PRODUCTS for user in users.get(place, ()))
+
+
+def _as_limited_line(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
+    name, attributes = node["name"], node.get("attrs", {})
+    steps = (
+        ("_mul_scalar", f"{name}_steep", attributes.get("alpha", "0.2")),
+        ("_plus_scalar", f"{name}_line", attributes.get("beta", "0.5")),
+        ("_minimum_scalar", f"{name}_most", "1"),
+        ("_maximum_scalar", name, "0"),
+    )
+    for op, named, scalar in steps:
+        inputs = [[add({"op": op, "name": named, "attrs": {"scalar": scalar}, "inputs": inputs}), 0, 0]]
+    return inputs[0][0]
 
 
 def _scalar(node: Mapping[str, Any]) -> float:

@@ -24,8 +24,8 @@ from mxtrain.core.errors import UsageError, message_of
 from mxtrain.core.system import kernels
 from mxtrain.models import remat
 from mxtrain.models.analysis import flops, operator_layers
+from mxtrain.models.compiled_graphs import OperatorForTraining
 from mxtrain.models.parameters import weights
-from mxtrain.models.rewrites.compiled_graphs import OperatorForTraining
 from mxtrain.models.rewrites.graph_rewrites import Graph
 from mxtrain.report import profile_advice, trace
 from mxtrain.report.trace import Span

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mxtrain.core.system import kernels
 from mxtrain.models.autocast import wrong_kernels
-from mxtrain.models.rewrites import volumes
+from mxtrain.models.rewrites.repairs import volumes
 from tests.support.amp import needs_bf16
 from tests.support.nets.exact_products import Layer, differing, exact, in_bfloat16, memory_that_shows, numbers
 

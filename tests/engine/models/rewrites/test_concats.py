@@ -12,7 +12,8 @@ import pytest
 
 from mxtrain.models.contract import of_pictures
 from mxtrain.models.nets import zoo
-from mxtrain.models.rewrites import concats, graph_rewrites
+from mxtrain.models.rewrites import graph_rewrites
+from mxtrain.models.rewrites.repairs import concats
 from mxtrain.runtime import mx
 from tests.support.commands import ROOT
 

@@ -13,7 +13,8 @@ from mxtrain.core.system import kernels
 from mxtrain.models import chosen_rewrites
 from mxtrain.models.autocast import wrong_kernels
 from mxtrain.models.autocast.autocast import Autocast
-from mxtrain.models.rewrites import graph_rewrites, volumes
+from mxtrain.models.rewrites import graph_rewrites
+from mxtrain.models.rewrites.repairs import volumes
 from mxtrain.runtime import mx
 from tests.support.amp import ALL_NARROW, needs_bf16
 from tests.support.nets.exact_products import NAMES, Layer, exact, numbers, rounded

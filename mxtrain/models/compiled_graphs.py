@@ -1,6 +1,6 @@
 """A net that is compiled several times: to train by one graph, and to judge or answer by another.
 
-Owns which of them computes a call. What they are made of is `graph_rewrites.py`'s.
+Owns which of them computes a call. What they are made of is `rewrites/graph_rewrites.py`'s.
 """
 
 from __future__ import annotations
