@@ -1,0 +1,67 @@
+"""mxtrain's process, and ONNX Runtime's with mxtrain's export: `mxnet_side.py NET BATCH KIND WEIGHTS.npz`.
+
+mxtrain's answers are those of `predict`, of a batch in memory. Its kind is "mxtrain", which writes the weights for the
+others, or "onnxruntime".
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+
+from benchmarks.harness import training
+from benchmarks.step import turns
+from benchmarks.step.nets import CLASSES, NETS, batch
+
+
+def main() -> None:
+    name, batch_size, kind, path = sys.argv[1:]
+    net = NETS[name]._replace(batch_size=int(batch_size))
+    from mxtrain.train.net import build_net
+
+    size = ("--batch-size", net.samples, "--micro-batch", net.samples, "--image-size", net.size)
+    with build_net.compiling("off"):
+        context = training.context_of(training.run_of("--model", net.model, *size), CLASSES)
+        make = answers_of_onnx if kind == "onnxruntime" else answers_of_mxtrain
+        turns.take_turns(make(context, batch(net)[0], Path(path)), 0)
+
+
+def answers_of_mxtrain(context: Any, data: Any, path: Path) -> Callable[[], float]:
+    """Return a function that answers a batch, and says the mean size of its answers; writes the weights."""
+    from mxtrain.models.parameters import weights
+    from mxtrain.models.rewrites import graph_rewrites, joined_layers
+    from mxtrain.runtime import mx
+
+    np.savez(path, **weights.copy_of(context.net))
+    assert graph_rewrites.answer_by(context.net, joined_layers.for_answers)
+    arrays = mx.nd.array(data)
+    return lambda: float(np.abs(context.net(arrays).asnumpy()).mean())
+
+
+def answers_of_onnx(context: Any, data: Any, path: Path) -> Callable[[], float]:
+    """Return such a function of ONNX Runtime's, by the weights at `path`."""
+    import onnxruntime
+
+    from mxtrain.core.system import machine
+    from mxtrain.export import inference_graph
+    from mxtrain.export.onnx import onnx_graph
+    from mxtrain.models.parameters import weights
+    from mxtrain.runtime import mx
+
+    named = weights.named_parameters(context.net)
+    for name, array in np.load(path).items():
+        named[name].set_data(mx.nd.array(array))
+    model = onnx_graph.convert(inference_graph.of_net(context.net, context.task), len(data))
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = machine.usable_cores()
+    session = onnxruntime.InferenceSession(model.SerializeToString(), settings, ["CPUExecutionProvider"])
+    (entry,) = session.get_inputs()
+    arrays = np.ascontiguousarray(data, dtype=np.float32)
+    return lambda: float(np.abs(session.run(None, {entry.name: arrays})[0]).mean())
+
+
+if __name__ == "__main__":
+    main()
