@@ -5,9 +5,9 @@
     python -m benchmarks.answering --nets resnet50 --batches 1
 
 PyTorch computes the same net from the same weights in each form that it has: arrays as they are or with channels last,
-compiled, and compiled with weights as constants. ONNX Runtime computes an export of mxtrain. Each side is a process by itself;
-in a round each has its turn while the others wait; shown are medians. All have to answer alike. Exit code 1 unless
-mxtrain is at least as fast as both everywhere.
+compiled, and compiled with weights as constants. ONNX Runtime computes what mxtrain exports. Each side is a process; in
+a round each has its turn while the others wait; shown are medians. All have to answer alike. Exit code 1 unless mxtrain
+is at least as fast as both everywhere.
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ import numpy as np
 
 from benchmarks.harness import training
 from benchmarks.step import turns
-from benchmarks.step.nets import CLASSES, NETS, batch
+from benchmarks.step.nets import CLASSES, FOR_TESTS, NETS, batch
 
 
 def main() -> None:
     name, batch_size, kind, path = sys.argv[1:]
-    net = NETS[name]._replace(batch_size=int(batch_size))
+    net = {**NETS, **FOR_TESTS}[name]._replace(batch_size=int(batch_size))
     from mxtrain.train.net import build_net
 
     size = ("--batch-size", net.samples, "--micro-batch", net.samples, "--image-size", net.size)

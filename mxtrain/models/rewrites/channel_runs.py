@@ -90,15 +90,31 @@ class _Wiring(NamedTuple):
 def with_channel_runs(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with our operator for each run of such layers; without the part in C the same graph."""
     wiring = _wiring(graph)
-    runs = _runs(graph, shapes, wiring)
+    return _with_operators(graph, wiring, _runs(graph, shapes, wiring))
+
+
+def with_judged_runs(graph: Graph, shapes: Shapes) -> Graph:
+    """Return the graph, which nothing goes back through, with our operator for each run that has a hard swish.
+
+    All others MXNet joins to the convolutions before them.
+    """
+    wiring = _wiring(graph)
+    runs = [run for run in _runs(graph, shapes, wiring) if HARD_SWISH in _activations(run)]
+    return _with_operators(graph, wiring, runs, is_judging=True)
+
+
+def _activations(run: _Run) -> list[str]:
+    return [each.activation for each in (run.before, run.behind) if each is not None]
+
+
+def _with_operators(graph: Graph, wiring: _Wiring, runs: list[_Run], is_judging: bool = False) -> Graph:
     nodes = list(graph["nodes"])
     replacements: dict[int, Replacement | None] = {}
     for run in runs:
         end = run.behind.end
         nodes[end] = {**nodes[end], "inputs": _inputs(wiring, run)}
-        replacements[end] = functools.partial(
-            _operator, operator=_name(run), attributes=_attributes(wiring, run)
-        )
+        attributes = {**_attributes(wiring, run), "is_judging": str(int(is_judging))}
+        replacements[end] = functools.partial(_operator, operator=_name(run), attributes=attributes)
         # Its output is in plain order.
         replacements.update(dict.fromkeys(set(wiring.copies(end)) - wiring.outputs, _nothing))
     return with_replaced({**graph, "nodes": nodes}, replacements) if runs else graph

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Iterable, Iterator, Mapping
 
-from mxtrain.models.rewrites import clips, graph_rewrites, hard_sigmoids
+from mxtrain.models.rewrites import channel_runs, clips, graph_rewrites, hard_sigmoids
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Symbol
@@ -35,9 +35,10 @@ def for_answers(output: Symbol, input_shapes: Shapes) -> Symbol | None:
     graph, shapes = graph_rewrites.nodes_and_shapes(output, input_shapes)
     if in_bfloat16(graph) or any(node["op"].startswith(JOINED_BEFORE) for node in graph["nodes"]):
         return None
-    whole = with_activations(hard_sigmoids.with_hard_sigmoids(graph, shapes))
-    made = joined(whole, forks(whole), FOR_FLOAT32)
-    return graph_rewrites.rewritten(made, input_shapes, [clips.with_fast_clips])
+    gated = channel_runs.with_judged_runs(hard_sigmoids.with_hard_sigmoids(graph, shapes), shapes)
+    whole = with_activations(gated)
+    made = json.loads(joined(whole, forks(whole), FOR_FLOAT32).tojson())
+    return mx.sym.load_json(json.dumps(clips.with_fast_clips(made, {})))
 
 
 def joined(whole: Graph, ends: Iterable[int], backend: str) -> Symbol:

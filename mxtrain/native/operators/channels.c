@@ -22,7 +22,8 @@ typedef struct {
 static size_t cut(const Run *run, float *memory, Scratch *scratch) {
     const Geometry *g = &run->geometry;
     if (!run->weights) return LANES;
-    size_t sizes[] = {padded_size(g), run->batch * out_size(g), gradient_size(g), in_size(g), whole_lanes(g->width) + LANES};
+    size_t planes = run->is_judging ? 1 : run->batch;
+    size_t sizes[] = {padded_size(g), planes * out_size(g), gradient_size(g), in_size(g), whole_lanes(g->width) + LANES};
     float **arrays[] = {&scratch->padded, &scratch->convolved, &scratch->gradient, &scratch->of_input, &scratch->row};
     size_t total = 0;
     for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
@@ -58,7 +59,8 @@ static Plane out_plane(const Run *run, const float *numbers, size_t sample, size
 static Plane convolved_plane(const Run *run, const Scratch *scratch, size_t sample, size_t channel) {
     const Geometry *g = &run->geometry;
     if (!run->weights) return out_plane(run, run->in, sample, channel);
-    return (Plane){scratch->convolved + sample * out_size(g), g->out_height, g->out_width, g->out_row};
+    size_t place = run->is_judging ? 0 : sample;
+    return (Plane){scratch->convolved + place * out_size(g), g->out_height, g->out_width, g->out_row};
 }
 
 static ChannelNorm channel_norm(const Norm *norm, size_t channel, float mean, float inverse) {
@@ -72,6 +74,11 @@ static ChannelNorm counted_norm(const Run *run, const Norm *norm, size_t channel
     float inverse = (float)(1 / sqrt(moments->squares / moments->count + norm->epsilon));
     statistics[channel] = (float)moments->mean, statistics[run->channels + channel] = inverse;
     return channel_norm(norm, channel, (float)moments->mean, inverse);
+}
+
+static ChannelNorm running_norm(const Norm *norm, size_t channel) {
+    float inverse = (float)(1 / sqrt((double)norm->running_variance[channel] + norm->epsilon));
+    return channel_norm(norm, channel, norm->running_mean[channel], inverse);
 }
 
 static ChannelNorm noted_norm(const Run *run, const Norm *norm, size_t channel, const float *statistics) {
@@ -93,7 +100,7 @@ static void convolve_channel(const Run *run, size_t sample, size_t channel, cons
     const Geometry *g = &run->geometry;
     pad(run, sample, channel, before, scratch);
     convolve(g, scratch->padded, run->weights + channel * g->kernel * g->kernel,
-             scratch->convolved + sample * out_size(g));
+             convolved_plane(run, scratch, sample, channel).numbers);
 }
 
 /* Borders and what is behind rows are zeros, once for all channels. */
@@ -186,6 +193,16 @@ static void backward_channel(const Run *run, size_t channel, const float *gradie
     }
 }
 
+/* As in training, but each sample by itself. */
+static void judge_channel(const Run *run, size_t channel, float *out, const Scratch *scratch) {
+    ChannelNorm before = run->before ? running_norm(run->before, channel) : NO_NORM;
+    ChannelNorm behind = running_norm(run->behind, channel);
+    for (size_t sample = 0; sample < run->batch; sample++) {
+        if (run->weights) convolve_channel(run, sample, channel, &before, scratch);
+        normalize(convolved_plane(run, scratch, sample, channel), &behind, out_plane(run, out, sample, channel));
+    }
+}
+
 void run_forward(const Run *run, float *out, float *statistics, float *memory, int num_threads) {
     size_t size = run_scratch(run);
 #pragma omp parallel num_threads(num_threads)
@@ -194,8 +211,12 @@ void run_forward(const Run *run, float *out, float *statistics, float *memory, i
         cut(run, memory + (size_t)omp_get_thread_num() * size, &scratch);
         clear(run, &scratch);
 #pragma omp for schedule(dynamic, CHANNELS_AT_A_TIME)
-        for (size_t channel = 0; channel < run->channels; channel++)
-            forward_channel(run, channel, out, statistics, &scratch);
+        for (size_t channel = 0; channel < run->channels; channel++) {
+            if (run->is_judging)
+                judge_channel(run, channel, out, &scratch);
+            else
+                forward_channel(run, channel, out, statistics, &scratch);
+        }
     }
 }
 

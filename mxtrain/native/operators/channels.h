@@ -22,6 +22,7 @@ typedef struct {
     Geometry geometry;
     const float *in, *weights;
     const Norm *before, *behind;
+    int is_judging; /* norms are by running statistics; there is no backward pass */
 } Run;
 
 /* Where gradients go. */

@@ -59,7 +59,8 @@ static Run run_of(const Call *call, int first, Places places, Norm norms[2]) {
     static const char *const before[] = {"epsilon_before", "momentum_before", "activation_before", "is_fixed_before"};
     static const char *const behind[] = {"epsilon", "momentum", "activation", "is_fixed"};
     const Shape *data = &call->inputs[first];
-    Run run = {.batch = (size_t)data->sizes[0], .channels = (size_t)data->sizes[1], .in = call->in[first], .behind = &norms[1]};
+    Run run = {.batch = (size_t)data->sizes[0], .channels = (size_t)data->sizes[1], .in = call->in[first], .behind = &norms[1],
+               .is_judging = (int)whole_number(call->attributes, "is_judging")};
     run.geometry = geometry_of(call->attributes, data->sizes);
     if (places.weights) lay_out(&run.geometry);
     norms[1] = norm_of(call, first + places.behind, behind);
@@ -83,6 +84,7 @@ static int forward(const Call *call, Places places) {
 static int backward(const Call *call, Places places, int num_inputs) {
     Norm norms[2];
     Run run = run_of(call, 2, places, norms);
+    if (run.is_judging) return FAILED;
     int threads;
     float *scratch = scratch_memory(call, run_scratch(&run) * sizeof(float), run.channels, &threads);
     if (!scratch) return FAILED;

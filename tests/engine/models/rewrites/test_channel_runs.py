@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from mxtrain import native
 from mxtrain.models import chosen_rewrites, segments
 from mxtrain.models.nets import zoo
-from mxtrain.models.rewrites import graph_rewrites
+from mxtrain.models.rewrites import graph_rewrites, joined_layers
 from mxtrain.models.rewrites.channel_runs import inside_runs, with_channel_runs
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import DEPTHWISE_NORM, NORM, NORM_DEPTHWISE_NORM
@@ -133,6 +134,27 @@ def test_a_norm_by_itself_is_ours_for_activations_that_onednn_has_not(kind: str)
     assert not OURS & set(
         operators(rewritten(activated(norm(mx.sym.var("data"), "n"), "relu"), (2, 16, 5, 5)))
     )
+
+
+@pytest.mark.parametrize(("before", "behind"), [("hard_swish", "relu"), (None, "hard_swish")])
+def test_answers_are_those_of_running_statistics(before: str | None, behind: str) -> None:
+    for shape, sizes in itertools.product(SHAPES, SIZES):
+        if min(shape[2:]) + 2 * sizes[2] < sizes[0]:
+            continue
+        plain = run(shape[1], sizes, before, behind)
+        joined = joined_layers.for_answers(plain, {"data": shape})
+        assert OURS & set(operators(joined))
+        draw = np.random.default_rng(1)
+        shapes, _, states = plain.infer_shape(data=shape)
+        values = {name: draw.normal(0.5, 1, size) for name, size in zip(plain.list_arguments(), shapes)}
+        for name, size in zip(plain.list_auxiliary_states(), states):
+            values[name] = draw.uniform(0.5, 2, size)
+        arrays = {name: mx.nd.array(value) for name, value in values.items()}
+        found, right = (
+            mx.nd.CachedOp(each, [])(*(arrays[name] for name in each.list_inputs())).asnumpy()
+            for each in (joined, plain)
+        )
+        np.testing.assert_allclose(found, right, rtol=1e-3, atol=1e-4 * max(1, np.abs(right).max()))
 
 
 def test_gradients_are_added_to_and_left_out_as_wished() -> None:
