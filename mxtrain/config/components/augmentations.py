@@ -108,11 +108,12 @@ AUGMENTATIONS = by_name(
     Augmentation(
         "colour_jitter",
         "each by a random factor from 1 - number to 1 + number, in a random order; `hue` turns the colour circle by at "
-        "most this fraction (0.5: any colour)",
+        "most this fraction (0.5: any colour); each with probability `p`",
         _CHANGES + "colour_jitter",
         {
             **dict.fromkeys(("brightness", "contrast", "saturation"), Number(0.4, 0.0, 1.0)),
             "hue": Number(0.0, 0.0, 0.5),
+            "p": Number(1.0, 0.0, 1.0),
         },
     ),
     Augmentation(
