@@ -14,7 +14,9 @@ from mxtrain.core.errors import UsageError
 
 AUTO = "auto"  # what suits the training set, as `data/augment/augment_choice.py` finds
 IMAGENET = "resized_crop+flip"
-OF_BOXES = "colour_jitter:hue=0.1+expand+iou_crop+flip"  # as SSDs are learnt
+OF_BOXES = (  # as SSDs are learnt
+    "colour_jitter:brightness=0.125,contrast=0.5,saturation=0.5,hue=0.05,p=0.5+expand+iou_crop+flip"
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -274,7 +274,9 @@ def test_what_a_folder_holds_tells_its_kind(tmp_path):
 
 def test_what_is_unknown_is_described(tmp_path):
     path = write(tmp_path / "a.tar.gz", b"\x1f\x8b" + bytes(20))
-    with pytest.raises(UsageError, match=r"gzip archive.*known are folders.* \.rec .*; --from says which it is"):
+    with pytest.raises(
+        UsageError, match=r"gzip archive.*known are folders.* \.rec .*; --from says which it is"
+    ):
         open_source(path)
     with pytest.raises(UsageError, match=r"gzip archive.*known are folder") as refused:
         open_samples(str(path))  # as the commands do that have no --from

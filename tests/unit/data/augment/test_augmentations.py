@@ -89,7 +89,9 @@ def test_each_colour_changes_with_its_probability() -> None:
     assert is_changed.mean() == pytest.approx(0.25, abs=0.05)
     coloured = picture()
     both = changed("colour_jitter:brightness=0.4,contrast=0,saturation=0.4,p=0.5", coloured, 400)
-    assert np.mean([(out == coloured).all() for out in both]) == pytest.approx(0.25, abs=0.07), "each by itself"
+    assert np.mean([(out == coloured).all() for out in both]) == pytest.approx(0.25, abs=0.07), (
+        "each by itself"
+    )
     never = changed("colour_jitter:hue=0.5,p=0", coloured, 5)
     assert all((out == coloured).all() for out in never)
 
