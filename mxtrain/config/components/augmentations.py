@@ -14,7 +14,9 @@ from mxtrain.core.errors import UsageError
 
 AUTO = "auto"  # what suits the training set, as `data/augment/augment_choice.py` finds
 IMAGENET = "resized_crop+flip"
-OF_BOXES = "colour_jitter:hue=0.1+expand+iou_crop+flip"  # as SSDs are learnt
+OF_BOXES = (  # as SSDs are learnt
+    "colour_jitter:brightness=0.125,contrast=0.5,saturation=0.5,hue=0.05,p=0.5+expand+iou_crop+flip"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,11 +110,12 @@ AUGMENTATIONS = by_name(
     Augmentation(
         "colour_jitter",
         "each by a random factor from 1 - number to 1 + number, in a random order; `hue` turns the colour circle by at "
-        "most this fraction (0.5: any colour)",
+        "most this fraction (0.5: any colour); each with probability `p`",
         _CHANGES + "colour_jitter",
         {
             **dict.fromkeys(("brightness", "contrast", "saturation"), Number(0.4, 0.0, 1.0)),
             "hue": Number(0.0, 0.0, 0.5),
+            "p": Number(1.0, 0.0, 1.0),
         },
     ),
     Augmentation(

@@ -43,9 +43,9 @@ def rotate(image: Pixels, rng: Rng, degrees: float) -> Pixels:
 
 
 def colour_jitter(
-    image: Pixels, rng: Rng, brightness: float, contrast: float, saturation: float, hue: float
+    image: Pixels, rng: Rng, brightness: float, contrast: float, saturation: float, hue: float, p: float
 ) -> Pixels:
-    """Change each of the four by a random amount up to its number, in a random order."""
+    """Change each of the four by a random amount up to its number, with probability `p`, in a random order."""
     steps: list[tuple[Callable[[Pixels, float], Pixels], float, float]] = [
         (colours.brightness, 1, brightness),
         (colours.contrast, 1, contrast),
@@ -54,7 +54,7 @@ def colour_jitter(
     ]
     for which in rng.permutation(len(steps)).tolist():
         change, neutral, most = steps[which]
-        if most:
+        if most and (p == 1 or rng.random() < p):
             image = change(image, rng.uniform(neutral - most, neutral + most))
     return image
 

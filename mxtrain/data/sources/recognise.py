@@ -93,4 +93,4 @@ def _start(path: Path) -> bytes:
 
 
 def _known() -> str:
-    return "known are " + ", ".join(f"{known.name} ({known.help})" for known in SOURCE_TYPES.values())
+    return f"known are folders, LMDB and files named {' '.join(sorted(_OF_SUFFIX))} (docs/packing.md)"

@@ -274,11 +274,13 @@ def test_what_a_folder_holds_tells_its_kind(tmp_path):
 
 def test_what_is_unknown_is_described(tmp_path):
     path = write(tmp_path / "a.tar.gz", b"\x1f\x8b" + bytes(20))
-    with pytest.raises(UsageError, match=r"gzip archive.*known are folder.*; --from says which it is"):
+    with pytest.raises(
+        UsageError, match=r"gzip archive.*known are folders.* \.rec .*; --from says which it is"
+    ):
         open_source(path)
     with pytest.raises(UsageError, match=r"gzip archive.*known are folder") as refused:
         open_samples(str(path))  # as the commands do that have no --from
-    assert "--from" not in str(refused.value)
+    assert "--from" not in str(refused.value) and len(str(refused.value)) < 300 + len(str(path))
     with pytest.raises(UsageError, match="an empty file"):
         recognise(write(tmp_path / "empty", b""))
     with pytest.raises(DataError, match="does not exist"):

@@ -82,6 +82,20 @@ def test_brightness_is_spread_evenly_around_one() -> None:
     assert factors.std() == pytest.approx(0.8 / 12**0.5, rel=0.08)
 
 
+def test_each_colour_changes_with_its_probability() -> None:
+    image = np.full((4, 4, 3), 100, np.uint8)
+    one = changed("colour_jitter:brightness=0.4,contrast=0,saturation=0,p=0.25", image, 800)
+    is_changed = np.array([(out != 100).any() for out in one])
+    assert is_changed.mean() == pytest.approx(0.25, abs=0.05)
+    coloured = picture()
+    both = changed("colour_jitter:brightness=0.4,contrast=0,saturation=0.4,p=0.5", coloured, 400)
+    assert np.mean([(out == coloured).all() for out in both]) == pytest.approx(0.25, abs=0.07), (
+        "each by itself"
+    )
+    never = changed("colour_jitter:hue=0.5,p=0", coloured, 5)
+    assert all((out == coloured).all() for out in never)
+
+
 def test_jitter_without_numbers_changes_nothing_and_its_order_is_random() -> None:
     image = picture()
     nothing = "colour_jitter:brightness=0,contrast=0,saturation=0,hue=0"
@@ -97,7 +111,7 @@ def test_jitter_without_numbers_changes_nothing_and_its_order_is_random() -> Non
             return high
 
     outs = {
-        augmentations.colour_jitter(image, Recorded(sample), 1.0, 1.0, 0.0, 0.0).tobytes()
+        augmentations.colour_jitter(image, Recorded(sample), 1.0, 1.0, 0.0, 0.0, p=1).tobytes()
         for sample in range(40)
     }
     brighter_first = colours.contrast(colours.brightness(image, 2), 2)

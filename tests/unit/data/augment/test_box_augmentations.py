@@ -171,6 +171,18 @@ def test_colours_leave_boxes_where_they_are() -> None:
     assert np.array_equal(made.boxes, before.boxes) and not np.array_equal(made.pixels, before.pixels)
 
 
+def test_the_default_leaves_colours_of_a_sixteenth_and_bleaches_few_bright_pictures() -> None:
+    """Each of the four changes comes to half of the pictures, so that what is bright and pale can be told apart."""
+    pixels = np.full((32, 32, 3), (225, 215, 220), np.uint8)
+    pixels[8:24, 8:24] = (190, 160, 180)
+    before = Boxed(pixels, np.zeros((0, 6), np.float32))
+    specs = augmentations.parse_of_boxes(augmentations.OF_BOXES.split("+")[0])
+    change = box_transforms.BoxTransform(tuple(specs), before.size, is_letterboxed=False)
+    made = [change(before, np.random.default_rng(seed), lambda: before).pixels for seed in range(600)]
+    assert np.mean([np.array_equal(each, pixels) for each in made]) == pytest.approx(1 / 16, abs=0.03)
+    assert np.mean([(each[0, 0] == 255).all() for each in made]) < 0.05, "white, and so lost"
+
+
 def test_which_boxes_stay() -> None:
     boxes = np.array([[0, 0, 10, 10, 0, 0], [0, 0, 10, 10, 0, CROWD], [20, 20, 30, 30, 1, 0]], np.float32)
     kept = box_geometry.visible(boxes, Box(0, 7, 40, 40))  # 0.3 of the first two
