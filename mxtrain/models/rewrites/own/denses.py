@@ -1,9 +1,9 @@
 """Dense layers of few numbers by an operator of ours, where oneDNN's kernels are those for AVX2.
 
-Those slow down where both sizes are powers of two and one is small, as in nets of width 256: forward and backward, 4,096
-rows of 256 inputs and 1,024 outputs take 55 ms, the other way round 53; ours take 39 and 40, so that such a net's step
-takes nine tenths of its time. Layers of other sizes stay: of 512 and 2,048 numbers both take as long, of 192 and 768
-ours takes longer among a net's other arrays.
+Those slow down where both sizes are powers of two and one is small, as in nets of width 256: forward and backward,
+4,096 rows of 256 inputs and 1,024 outputs take 55 ms, the other way round 53; ours take 39 and 40, so that such a net's
+step takes nine tenths of its time. Layers of other sizes stay: of 512 and 2,048 numbers both take as long, of 192 and
+768 ours takes longer among a net's other arrays.
 """
 
 from __future__ import annotations
