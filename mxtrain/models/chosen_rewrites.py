@@ -6,7 +6,6 @@ from typing import Sequence
 
 from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.rewrites import (
-    attentions,
     broadcasts,
     channel_runs,
     clips,
@@ -14,10 +13,10 @@ from mxtrain.models.rewrites import (
     layer_norms,
     norm_relus,
     plain_arrays,
-    reductions,
     rnn_weights,
 )
 from mxtrain.models.rewrites.graph_rewrites import Rewrite
+from mxtrain.models.rewrites.own import attentions, denses, reductions
 from mxtrain.models.rewrites.repairs import concats, volumes
 
 BEFORE_NARROWING = (
@@ -34,6 +33,7 @@ AFTER_NARROWING = (
 )
 TRAINING_REWRITES = (
     attentions.with_own_attention,
+    denses.with_own_denses,
     channel_runs.with_channel_runs,
     layer_norms.with_fast_layer_norms,
     reductions.with_fast_reductions,

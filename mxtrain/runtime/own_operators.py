@@ -21,6 +21,7 @@ NORM, DEPTHWISE_NORM = "mxtrain_norm", "mxtrain_depthwise_norm"
 NORM_DEPTHWISE_NORM = "mxtrain_norm_depthwise_norm"
 LAYER_NORM = "mxtrain_layer_norm"  # of data, gamma and beta, over the last axis; eps
 CROSS_ENTROPY = "mxtrain_cross_entropy"  # of scores and labels, over the last axis; smoothing
+DENSE = "mxtrain_dense"  # of data, weights and a bias; outputs
 REDUCTION = "mxtrain_reduction"  # of data; axis, keepdims, largest (1: not the sum)
 LIKELIEST = "mxtrain_likeliest"  # of scores, over the last axis
 

@@ -126,7 +126,7 @@ class Transformer(mx.gluon.HybridBlock):
 
     def hybrid_forward(self, F: Any, tokens: Any, mask: Any) -> Any:
         # Of each text and head the same for all tokens, as `Layer` takes it. A comparison has no gradient, for which
-        # our attention asks (models/rewrites/attentions.py).
+        # our attention asks (models/rewrites/own/attentions.py).
         hidden = ((mask > 0.5) - 1) * HIDDEN
         hidden = F.broadcast_add(F.zeros_like(mask).expand_dims(2), hidden.expand_dims(1))
         hidden = F.broadcast_axis(hidden.expand_dims(1), axis=1, size=self._heads).reshape((-3, 0, 0))

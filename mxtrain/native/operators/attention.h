@@ -1,4 +1,4 @@
-/* Attention that never writes all of its shares: see mxtrain/models/rewrites/attentions.py. */
+/* Attention that never writes all of its shares: see mxtrain/models/rewrites/own/attentions.py. */
 
 #ifndef MXTRAIN_ATTENTION_H
 #define MXTRAIN_ATTENTION_H

@@ -36,7 +36,7 @@ static int forward(const Call *call) {
     return DONE;
 }
 
-/* Of `added` there is no gradient: a graph asks for none (`rewrites/attentions.py`). */
+/* Of `added` there is no gradient: a graph asks for none (`rewrites/own/attentions.py`). */
 static int backward(const Call *call) {
     Attention attention = attention_of(call, 1);
     int threads;

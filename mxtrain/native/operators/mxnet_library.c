@@ -61,6 +61,7 @@ static const Operator *const operators[] = {
     &cross_entropy_operator,
     &likeliest_operator,
     &reduction_operator,
+    &dense_operator,
 };
 
 #define NUM_OPERATORS ((int)(sizeof operators / sizeof *operators))

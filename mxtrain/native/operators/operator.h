@@ -54,7 +54,7 @@ typedef struct {
 } Operator;
 
 extern const Operator attention_operator, layer_norm_operator, cross_entropy_operator, likeliest_operator;
-extern const Operator reduction_operator;
+extern const Operator reduction_operator, dense_operator;
 extern const Operator norm_operator, depthwise_norm_operator, norm_depthwise_norm_operator;
 
 /* Return an attribute; an empty text where it is not there. */

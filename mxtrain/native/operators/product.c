@@ -6,7 +6,6 @@
 
 #include "vectors.h"
 
-#define ROWS 6
 
 void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels) {
     for (size_t first = 0; first < columns; first += PANEL, panels += rows * PANEL) {
@@ -59,22 +58,37 @@ FMA static inline __attribute__((always_inline)) void multiply_block(const size_
     }
 }
 
+/* The product with a panel, of a left matrix that has `step` numbers from a block of rows to the next. */
+FMA static inline void multiply_panel(Matrix left, size_t step, const float *panel, size_t rows, size_t depth, size_t columns,
+                                      float *out, size_t stride, Into into) {
+    for (size_t row = 0; row < rows; row += ROWS, left.numbers += step) {
+        float *to = out + row * stride;
+        switch (rows - row < ROWS ? rows - row : ROWS) {
+        case 1: multiply_block(1, left, panel, depth, columns, to, stride, into); break;
+        case 2: multiply_block(2, left, panel, depth, columns, to, stride, into); break;
+        case 3: multiply_block(3, left, panel, depth, columns, to, stride, into); break;
+        case 4: multiply_block(4, left, panel, depth, columns, to, stride, into); break;
+        case 5: multiply_block(5, left, panel, depth, columns, to, stride, into); break;
+        default: multiply_block(6, left, panel, depth, columns, to, stride, into);
+        }
+    }
+}
+
 FMA void multiply(Matrix left, const float *panels, size_t panel_rows, size_t first_row, size_t rows, size_t depth,
                   size_t columns, float *out, size_t stride, Into into) {
     for (size_t first = 0; first < columns; first += PANEL) {
         const float *panel = panels + first * panel_rows + first_row * PANEL;
         size_t count = columns - first < PANEL ? columns - first : PANEL;
-        for (size_t row = 0; row < rows; row += ROWS) {
-            Matrix block = {left.numbers + row * left.row, left.row, left.column};
-            float *to = out + row * stride + first;
-            switch (rows - row < ROWS ? rows - row : ROWS) {
-            case 1: multiply_block(1, block, panel, depth, count, to, stride, into); break;
-            case 2: multiply_block(2, block, panel, depth, count, to, stride, into); break;
-            case 3: multiply_block(3, block, panel, depth, count, to, stride, into); break;
-            case 4: multiply_block(4, block, panel, depth, count, to, stride, into); break;
-            case 5: multiply_block(5, block, panel, depth, count, to, stride, into); break;
-            default: multiply_block(6, block, panel, depth, count, to, stride, into);
-            }
-        }
+        multiply_panel(left, ROWS * left.row, panel, rows, depth, count, out + first, stride, into);
+    }
+}
+
+FMA void multiply_panels(const float *left, const float *panels, size_t panel_rows, size_t first_row, size_t rows,
+                         size_t depth, size_t columns, float *out, size_t stride, Into into) {
+    Matrix of_panel = {left, 1, ROWS};
+    for (size_t first = 0; first < columns; first += PANEL) {
+        const float *panel = panels + first * panel_rows + first_row * PANEL;
+        size_t count = columns - first < PANEL ? columns - first : PANEL;
+        multiply_panel(of_panel, ROWS * depth, panel, rows, depth, count, out + first, stride, into);
     }
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #define PANEL 16 /* columns of a panel */
+#define ROWS 6   /* of a block that stays in registers */
 
 /* A matrix by its numbers from one row, and from one column, to the next. */
 typedef struct {
@@ -24,5 +25,9 @@ void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels);
 typedef enum { WRITE, ADD } Into;
 void multiply(Matrix left, const float *panels, size_t panel_rows, size_t first_row, size_t rows, size_t depth,
               size_t columns, float *out, size_t stride, Into into);
+
+/* The same, where the rows of the left matrix lie in panels of ROWS, each column by column. */
+void multiply_panels(const float *left, const float *panels, size_t panel_rows, size_t first_row, size_t rows, size_t depth,
+                     size_t columns, float *out, size_t stride, Into into);
 
 #endif

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from mxtrain.models.nets.gpt import HIDDEN, Gpt
-from mxtrain.models.rewrites import attentions, graph_rewrites
+from mxtrain.models.rewrites import graph_rewrites
+from mxtrain.models.rewrites.own import attentions
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import ATTENTION
 from tests.support.nets.symbols import computed, operators

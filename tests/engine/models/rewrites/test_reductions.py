@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.models.rewrites import graph_rewrites, reductions
+from mxtrain.models.rewrites import graph_rewrites
+from mxtrain.models.rewrites.own import reductions
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import REDUCTION
 from tests.support.nets.symbols import computed, operators

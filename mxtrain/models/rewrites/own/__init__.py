@@ -1,0 +1,1 @@
+"""Rewrites that put operators of mxtrain's own (`native/operators/`) into the graphs that nets train by."""

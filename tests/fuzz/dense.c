@@ -1,0 +1,74 @@
+/* Random dense layers in arrays as long as they have to be and no longer, compared with loops in float64; built with
+   sanitizers, which end it where memory is misused. */
+
+#include "dense.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint64_t state = 1;
+
+static size_t drawn(size_t below) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (size_t)(state >> 33) % below;
+}
+
+static float *numbers(size_t count) {
+    float *found = malloc(count * sizeof *found);
+    for (size_t at = 0; at < count; at++) found[at] = (float)drawn(401) / 100 - 2;
+    return found;
+}
+
+static void check(double found, double expected, const char *what) {
+    if (fabs(found - expected) < 1e-3 * (1 + fabs(expected))) return;
+    fprintf(stderr, "%s: %g in the place of %g\n", what, found, expected);
+    exit(1);
+}
+
+static void try_one(size_t rows, size_t inputs, size_t outputs) {
+    float *data = numbers(rows * inputs), *weights = numbers(outputs * inputs), *bias = numbers(outputs);
+    float *out = numbers(rows * outputs), *of_out = numbers(rows * outputs);
+    float *of_data = numbers(rows * inputs), *of_weights = numbers(outputs * inputs), *of_bias = numbers(outputs);
+    Dense dense = {rows, inputs, outputs, data, weights, bias};
+    void *scratch = malloc(dense_scratch(&dense, 1));
+    dense_forward(&dense, out, scratch, 1);
+    dense_backward(&dense, of_out, of_data, of_weights, of_bias, scratch, 1);
+    for (size_t row = 0; row < rows; row++)
+        for (size_t output = 0; output < outputs; output++) {
+            double sum = bias[output];
+            for (size_t at = 0; at < inputs; at++) sum += (double)data[row * inputs + at] * weights[output * inputs + at];
+            check(out[row * outputs + output], sum, "another value");
+        }
+    for (size_t row = 0; row < rows; row++)
+        for (size_t at = 0; at < inputs; at++) {
+            double sum = 0;
+            for (size_t output = 0; output < outputs; output++)
+                sum += (double)of_out[row * outputs + output] * weights[output * inputs + at];
+            check(of_data[row * inputs + at], sum, "another gradient");
+        }
+    for (size_t output = 0; output < outputs; output++) {
+        double all = 0;
+        for (size_t row = 0; row < rows; row++) all += of_out[row * outputs + output];
+        check(of_bias[output], all, "another gradient of the bias");
+        for (size_t at = 0; at < inputs; at++) {
+            double sum = 0;
+            for (size_t row = 0; row < rows; row++)
+                sum += (double)of_out[row * outputs + output] * data[row * inputs + at];
+            check(of_weights[output * inputs + at], sum, "another gradient of a weight");
+        }
+    }
+    free(data), free(weights), free(bias), free(out), free(of_out), free(of_data), free(of_weights), free(of_bias);
+    free(scratch);
+}
+
+int main(int count, char **arguments) {
+    long num_rounds = count > 1 ? atol(arguments[1]) : 1;
+    for (long round = 0; round < num_rounds; round++) {
+        size_t kind = (size_t)round % 10;
+        try_one(drawn(kind == 1 ? 9000 : 60), 1 + drawn(kind == 2 ? 600 : 40), 1 + drawn(kind == 3 ? 600 : 40));
+    }
+    printf("%ld\n", num_rounds);
+    return 0;
+}
