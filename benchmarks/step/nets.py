@@ -45,7 +45,7 @@ NETS = {
     "gpt": Net("gpt", 8, 256, 1e-3, "adamw", vocabulary=256),
     "lstm": Net("lstm", 32, 64, 1.0, vocabulary=10_000),
     "vit": Net("benchmarks.step.mxnet_nets:vit", 16, 224, 3e-4, "adamw"),
-    "text": Net("text", 32, 128, 1e-3, "adamw", vocabulary=10_000, classes=4),
+    "text": Net("text", 32, 128, 2e-4, "adamw", vocabulary=10_000, classes=4),
     "deepfm": Net("deepfm:optimizer=adagrad", 2048, 0, 1e-3, "adam", ids=10**6),
 }
 FOR_TESTS = {

@@ -15,16 +15,22 @@ Rewriting = Callable[[Symbol, InputShapes], Symbol]  # of a net's Symbol, for in
 
 
 def operator_for_inference(block: Block) -> CompiledGraph:
-    """Return the block's compiled graph, or it compiled again where static shapes are not for inference.
-
-    There an LSTM that writes into a static graph's memory has other last bits by where that lies, which is somewhere
-    else in each process. Training has not, and is half as fast again with static shapes.
-    """
-    _, output = block._cached_graph
-    flags = dict(block._flags)
-    if not flags.get("static_shape") or '"op": "RNN"' not in output.tojson():
+    """Return the block's compiled graph, or it compiled again where static shapes are not for inference."""
+    flags = _flags_for_inference(block)
+    if flags == dict(block._flags):
         return block._cached_op
-    return mx.nd.CachedOp(output, [*_positions(block).items(), *{**flags, "static_shape": False}.items()])
+    return mx.nd.CachedOp(block._cached_graph[1], [*_positions(block).items(), *flags.items()])
+
+
+def _flags_for_inference(block: Block) -> dict[str, Any]:
+    """Return the flags that a block is compiled with, without static shapes where it has an LSTM.
+
+    One that writes into a static graph's memory has other last bits by where that lies, which is somewhere else in each
+    process. Training has not, and is half as fast again with static shapes.
+    """
+    flags = dict(block._flags)
+    has_rnn = '"op": "RNN"' in block._cached_graph[1].tojson()
+    return {**flags, "static_shape": False} if flags.get("static_shape") and has_rnn else flags
 
 
 class OperatorForAnswers:
@@ -38,7 +44,7 @@ class OperatorForAnswers:
             for attribute, places in _positions(block).items()
         }
         self._otherwise = block._cached_op
-        self._answering = mx.nd.CachedOp(symbol, [*positions.items(), *block._flags])
+        self._answering = mx.nd.CachedOp(symbol, [*positions.items(), *_flags_for_inference(block).items()])
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         if mx.autograd.is_training() or mx.autograd.is_recording():

@@ -87,10 +87,12 @@ def _library(name: str) -> str | None:
     return None if found is None else found.origin
 
 
+# Which operators there are, and what bits they compute: counted up with a change of either
+OPERATORS_VERSION = 2
 # The operators that MXNet loads, by runtime/own_operators.py; None where they are not built, or it cannot load them
 OPERATORS: str | None = _library("_operators")
 
 
 def kernels() -> dict[str, str]:
     """Return the kernels of these operators, as `core/system/kernels.py` has those of other libraries."""
-    return {"mxtrain": "none" if OPERATORS is None else "FMA"}
+    return {"mxtrain": "none" if OPERATORS is None else f"FMA, {OPERATORS_VERSION}"}

@@ -27,7 +27,7 @@ Graph = Mapping[str, Any]
 def joined(graph: InferenceGraph, batches: Sequence[Batch]) -> Symbol:
     """Return the graph's Symbol with joined convolutions; `batches` show which arrays are never negative."""
     whole = joined_layers.with_activations(json.loads(graph.symbol.tojson()))
-    ends = {*joined_layers.forks(whole), *_before_unjoinable_sums(whole, graph, batches)}
+    ends = {*joined_layers.never_joined(whole), *_before_unjoinable_sums(whole, graph, batches)}
     return joined_layers.joined(whole, ends, BACKEND)
 
 

@@ -121,16 +121,18 @@ def _with_operators(graph: Graph, wiring: _Wiring, runs: list[_Run], is_judging:
 
 
 def inside_runs(graph: Graph, shapes: Shapes) -> set[int]:
-    """Return the positions of the nodes behind which a cut would go through a run."""
+    """Return the positions of the nodes behind which a cut would go through a run, or change which layers are one."""
     wiring, inside = _wiring(graph), set()
-    for run in _runs(graph, shapes, wiring):
+    for run in _candidates(graph, shapes, wiring):
         first, *_ = _with_weights(run)
-        pending = [run.behind.end]
-        while pending:
-            place = pending.pop()
-            sources = [] if place == first else [source for source, *_ in graph["nodes"][place]["inputs"]]
-            inside.update(sources)
-            pending += sources
+        within = [run.behind.end]
+        for place in within:
+            within += [] if place == first else [source for source, *_ in graph["nodes"][place]["inputs"]]
+        inside.update(within[1:])
+        before, behind = _reached(wiring, run)
+        # Of a part, what is behind counts as such a norm, and what is before does not.
+        near = behind if _stands_alone(wiring, run) else {run.behind.end, *before}
+        inside.update(*([place, *wiring.copies(place)] for place in near))
     return inside
 
 
@@ -139,7 +141,12 @@ def _wiring(graph: Graph) -> _Wiring:
 
 
 def _runs(graph: Graph, shapes: Shapes, wiring: _Wiring) -> list[_Run]:
-    """Return the runs of a graph; none without the part in C."""
+    """Return the runs of a graph that become operators of ours."""
+    return [run for run in _candidates(graph, shapes, wiring) if _stands_alone(wiring, run)]
+
+
+def _candidates(graph: Graph, shapes: Shapes, wiring: _Wiring) -> list[_Run]:
+    """Return the runs of a graph, whatever is around them; none without the part in C."""
     if native.OPERATORS is None:
         return []
     wide = sorted(set(range(len(graph["nodes"]))) - in_bfloat16(graph))
@@ -154,8 +161,7 @@ def _runs(graph: Graph, shapes: Shapes, wiring: _Wiring) -> list[_Run]:
             runs.append(_Run(before, place, behind))
     of_runs = {norm for run in runs for norm in (run.before, run.behind)}
     alone = [each for each in norms if each not in of_runs and each.activation in NOT_OF_ONEDNN]
-    runs += [_Run(None, None, each) for each in alone]
-    return [run for run in runs if _stands_alone(wiring, run)]
+    return [*runs, *(_Run(None, None, each) for each in alone)]
 
 
 def _with_weights(run: _Run) -> list[int]:
@@ -242,25 +248,26 @@ def _stands_alone(wiring: _Wiring, run: _Run) -> bool:
     It has no backward pass for that, or a wrong one (docs/adr/0041). What is outside of the graph, as of one that is a
     part of a net, counts as such a norm.
     """
+    near = set().union(*_reached(wiring, run))
+    return not any(wiring.nodes[each]["op"] == norm_relus.JOINED or wiring.is_output(each) for each in near)
+
+
+def _reached(wiring: _Wiring, run: _Run) -> tuple[set[int], set[int]]:
+    """Return the nodes before a run, and those behind it, that pass its order on, and the joined norms they reach."""
     first, *_ = _with_weights(run)
 
     def sources(place: int) -> list[int]:
         entries = wiring.nodes[place]["inputs"]
         return [wiring.source(entry)[0] for entry in (entries[:1] if place == first else entries)]
 
-    def reaches_joined(place: int, nexts: Callable[[int], list[int]], seen: set[int]) -> bool:
-        for each in set(nexts(place)) - seen:
-            seen.add(each)
-            op, passes = wiring.nodes[each]["op"], wiring.nodes[each]["op"] in PASSING
-            if op == norm_relus.JOINED or (
-                passes and (wiring.is_output(each) or reaches_joined(each, nexts, seen))
-            ):
-                return True
-        return False
+    def reached(place: int, nexts: Callable[[int], list[int]]) -> set[int]:
+        seen = list(dict.fromkeys(nexts(place)))
+        for each in seen:
+            if wiring.nodes[each]["op"] in PASSING:
+                seen += set(nexts(each)).difference(seen)
+        return {each for each in seen if wiring.nodes[each]["op"] in (*PASSING, norm_relus.JOINED)}
 
-    return not reaches_joined(run.behind.end, wiring.users_behind_copies, set()) and not reaches_joined(
-        first, sources, set()
-    )
+    return reached(first, sources), reached(run.behind.end, wiring.users_behind_copies)
 
 
 def _inputs(wiring: _Wiring, run: _Run) -> list[list[int]]:

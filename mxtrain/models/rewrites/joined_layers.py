@@ -1,8 +1,9 @@
 """Convolutions and dense layers with what follows them as one operator, by MXNet's own pass, for nets that answer.
 
 Owns what is not joined, as MXNet would compute it wrong. It joins what follows a convolution though something else
-takes the convolution's output too, and gives that what it has joined; and a sum of a convolution and itself has no
-other operand. An operator so joined keeps the weights that it first computed with, so a net has to stand still.
+takes the convolution's output too, and gives that what it has joined; a sum of a convolution and itself has no other
+operand; and a norm over another axis it takes for one of the channels. An operator so joined keeps the weights that it
+first computed with, so a net has to stand still.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def for_answers(output: Symbol, input_shapes: Shapes) -> Symbol | None:
         return None
     gated = channel_runs.with_judged_runs(hard_sigmoids.with_hard_sigmoids(graph, shapes), shapes)
     whole = with_activations(gated)
-    made = json.loads(joined(whole, forks(whole), FOR_FLOAT32).tojson())
+    made = json.loads(joined(whole, never_joined(whole), FOR_FLOAT32).tojson())
     return mx.sym.load_json(json.dumps(clips.with_fast_clips(made, {})))
 
 
@@ -47,13 +48,20 @@ def joined(whole: Graph, ends: Iterable[int], backend: str) -> Symbol:
     return _without_barriers(mx.sym.load_json(json.dumps(apart)).get_backend_symbol(backend))
 
 
-def forks(whole: Graph) -> Iterator[int]:
-    """Yield the positions of the nodes that could be joined to what follows, but that several nodes take."""
-    outputs = {head for head, *_ in whole["heads"]}
+def never_joined(whole: Graph) -> Iterator[int]:
+    """Yield the positions of the nodes that could be joined to what follows, but that several nodes take.
+
+    And of those that a norm over another axis than the channels' follows.
+    """
+    nodes, outputs = whole["nodes"], {head for head, *_ in whole["heads"]}
     for place, users in graph_rewrites.users_of(whole).items():
-        is_joinable = whole["nodes"][place]["op"] in JOINABLE
-        if is_joinable and (len(users) > 1 or place in outputs):
+        is_fork = len(users) > 1 or place in outputs
+        if nodes[place]["op"] in JOINABLE and (is_fork or _is_of_other_axis(nodes[users[0]])):
             yield place
+
+
+def _is_of_other_axis(node: Mapping[str, Any]) -> bool:
+    return bool(node["op"] == "BatchNorm" and node.get("attrs", {}).get("axis", "1") != "1")
 
 
 def with_activations(graph: Graph) -> Graph:

@@ -9,6 +9,7 @@ from mxtrain import config
 from mxtrain.config.components import nets
 from mxtrain.core.errors import UsageError
 from mxtrain.models.nets import zoo
+from mxtrain.models.rewrites import graph_rewrites, joined_layers
 from mxtrain.runtime import mx
 from mxtrain.tasks.sequence_classification import SequenceClassification
 from mxtrain.tasks.token_classification import TokenClassification
@@ -40,7 +41,8 @@ def test_what_lies_behind_the_end_changes_nothing(name, of_tokens):
     assert np.abs(other - answers(net, [texts[1]], 12)[0]).max() > 1e-4  # order matters
 
 
-def test_an_lstm_that_is_compiled_answers_to_the_bit_as_one_that_is_not():
+@pytest.mark.parametrize("joins_layers", [False, True])
+def test_an_lstm_that_is_compiled_answers_to_the_bit_as_one_that_is_not(joins_layers):
     """With static shapes its inference would depend on where the process has its memory."""
     net = nets.build("bilstm:width=16,hidden=16", vocabulary=257, num_classes=3, length=32, of_tokens=True)
     net.initialize(mx.init.Normal(0.3))
@@ -48,6 +50,7 @@ def test_an_lstm_that_is_compiled_answers_to_the_bit_as_one_that_is_not():
     expected = [answers(net, group, group.shape[1]) for group in groups]
     with zoo.rewriting():
         zoo.compile_graph(net, [(4, 32), (4, 32)], mx.cpu())
+        assert not joins_layers or graph_rewrites.answer_by(net, joined_layers.for_answers)
         for _ in range(3):
             for group, right in zip(groups, expected):
                 np.testing.assert_array_equal(answers(net, group, group.shape[1]), right)
