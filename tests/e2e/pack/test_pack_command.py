@@ -299,7 +299,7 @@ def test_a_lost_index_is_rebuilt(some_digits, tmp_path):
     ("arguments", "exit_code", "words"),
     [
         (["pack", "missing", "out"], 3, ["missing does not exist"]),
-        (["pack", "file", "out"], 2, ["file looks like a text file", "webdataset (.tar", "--from"]),
+        (["pack", "file", "out"], 2, ["file looks like a text file", ".tar ", "--from"]),
         (["pack", "file", "out", "--from", "folder"], 3, ["cannot read folder file"]),
         (["pack", "images", "out", "--from", "zip"], 2, ["--from", "zip", "tfrecord"]),
         (["pack", "images", "out", "--root", "."], 2, ["--root", "a folder per class"]),
