@@ -7,7 +7,6 @@ from typing import Sequence
 from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.rewrites import (
     broadcasts,
-    channel_runs,
     clips,
     hard_sigmoids,
     layer_norms,
@@ -16,7 +15,7 @@ from mxtrain.models.rewrites import (
     rnn_weights,
 )
 from mxtrain.models.rewrites.graph_rewrites import Rewrite
-from mxtrain.models.rewrites.own import attentions, denses, reductions
+from mxtrain.models.rewrites.own import attentions, channel_runs, denses, reductions
 from mxtrain.models.rewrites.repairs import concats, volumes
 
 BEFORE_NARROWING = (

@@ -12,8 +12,8 @@ import itertools
 from typing import Sequence
 
 from mxtrain.models.autocast.operator_times import num_elements
-from mxtrain.models.rewrites.channel_runs import inside_runs
 from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, in_bfloat16, shape_of
+from mxtrain.models.rewrites.own.channel_runs import inside_runs
 
 HANDED_ON = "handed on"  # the name of a segment's input
 WITHOUT_MEMORY = ("null", "Reshape", "Flatten", "expand_dims", "_copy", "squeeze")  # they show another one's

@@ -2,33 +2,14 @@
    in float64; built with sanitizers, which end it where memory is misused. */
 
 #include "channels.h"
+#include "drawn.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-static uint64_t state = 1;
-
-static size_t drawn(size_t below) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (size_t)(state >> 33) % below;
-}
-
-static float *numbers(size_t count) {
-    float *found = malloc(count * sizeof *found);
-    for (size_t at = 0; at < count; at++) found[at] = (float)drawn(4001) / 1000 - 1.5f;
-    return found;
-}
+static float *numbers(size_t count) { return drawn_numbers(count, 4000, 1000, -1.5f); }
 
 static void check(const float *found, const double *expected, size_t count, const char *what) {
     double largest = 2; /* of sums that are 0 but for rounding */
     for (size_t at = 0; at < count; at++) largest = fmax(largest, fabs(expected[at]));
-    for (size_t at = 0; at < count; at++)
-        if (!(fabs(found[at] - expected[at]) < 2e-3 * largest)) {
-            fprintf(stderr, "%s: %g in the place of %g\n", what, found[at], expected[at]);
-            exit(1);
-        }
+    for (size_t at = 0; at < count; at++) check_within(found[at], expected[at], 2e-3 * largest, what);
 }
 
 static double activated(Activation activation, double number) {
@@ -100,10 +81,7 @@ static void try_channel(const Run *run, size_t channel, const float *out, const 
     for (size_t at = 0; at < out_count; at++) {
         size_t place = (at / out_size * run->channels + channel) * out_size + at % out_size;
         double expected = activated(run->behind->activation, last[at] * gamma + run->behind->beta[channel]);
-        if (!(fabs(expected - out[place]) < 2e-3)) {
-            fprintf(stderr, "another value: %g in the place of %g\n", out[place], expected);
-            exit(1);
-        }
+        check_within(out[place], expected, 2e-3, "another value");
         of_last[at] = of_out[place];
     }
     normalize_back_slowly(last, last_inverse, run->behind, channel, out_count, of_last, &of_gamma, &of_beta);

@@ -2,29 +2,12 @@
    sanitizers, which end it where memory is misused. */
 
 #include "dense.h"
+#include "drawn.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-static uint64_t state = 1;
-
-static size_t drawn(size_t below) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (size_t)(state >> 33) % below;
-}
-
-static float *numbers(size_t count) {
-    float *found = malloc(count * sizeof *found);
-    for (size_t at = 0; at < count; at++) found[at] = (float)drawn(401) / 100 - 2;
-    return found;
-}
+static float *numbers(size_t count) { return drawn_numbers(count, 400, 100, -2); }
 
 static void check(double found, double expected, const char *what) {
-    if (fabs(found - expected) < 1e-3 * (1 + fabs(expected))) return;
-    fprintf(stderr, "%s: %g in the place of %g\n", what, found, expected);
-    exit(1);
+    check_within(found, expected, 1e-3 * (1 + fabs(expected)), what);
 }
 
 static void try_one(size_t rows, size_t inputs, size_t outputs) {

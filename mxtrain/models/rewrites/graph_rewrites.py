@@ -33,6 +33,7 @@ Rewrite = Callable[[Graph, Shapes], Graph]
 # Takes a node and its inputs in the new graph, adds nodes, and returns the position of the one with the output.
 Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
 FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
+PLAIN_AXES = "(0, 1, 2, 3)"  # of a transposition that moves none
 CASTS = ("Cast", "amp_cast")  # a user's own, and those of mixed precision
 
 
@@ -227,7 +228,25 @@ def plain_copy(name: str, entry: list[int]) -> dict[str, Any]:
     graph's own arrays, in memory that is used again. A transposition that moves no axis is it because oneDNN computes
     it, and because unlike a reshape it never works in place, for which oneDNN copies twice.
     """
-    return {"op": "transpose", "name": name, "attrs": {"axes": "(0, 1, 2, 3)"}, "inputs": [entry]}
+    return {"op": "transpose", "name": name, "attrs": {"axes": PLAIN_AXES}, "inputs": [entry]}
+
+
+def is_plain_copy(node: Mapping[str, Any]) -> bool:
+    """Return whether this is such a node."""
+    return bool(node["op"] == "transpose" and node.get("attrs", {}).get("axes") == PLAIN_AXES)
+
+
+def gradient_copy(name: str, entry: list[int]) -> dict[str, Any]:
+    """Return a node that copies an input of a library's operator.
+
+    Such an operator writes its gradient where it may have to add to one, as MXNet does not tell it; a copy adds.
+    """
+    return {"op": "_copy", "name": name, "attrs": {}, "inputs": [entry]}
+
+
+def input_itself(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
+    """Return a node's first input: a Replacement of a node that is left out."""
+    return inputs[0][0]
 
 
 def with_replaced(graph: Graph, replacements: Mapping[int, Replacement | None]) -> Graph:

@@ -18,6 +18,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     Inputs,
     Replacement,
     Shapes,
+    input_itself,
     users_of,
     with_replaced,
 )
@@ -27,8 +28,12 @@ PRODUCTS = ("elemwise_mul", "broadcast_mul")
 
 def with_right_gradients(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with operators of the same values for each of MXNet's that is not only multiplied."""
-    ours = [place for place, node in enumerate(graph["nodes"]) if node["op"] == "hard_sigmoid"]
-    unsafe = [place for place in ours if not _is_multiplied(graph, users_of(graph), place)]
+    users = users_of(graph)
+    unsafe = [
+        place
+        for place, node in enumerate(graph["nodes"])
+        if node["op"] == "hard_sigmoid" and not _is_multiplied(graph, users, place)
+    ]
     return with_replaced(graph, dict.fromkeys(unsafe, _as_limited_line))
 
 
@@ -45,7 +50,7 @@ def with_hard_sigmoids(graph: Graph, shapes: Shapes) -> Graph:
         if not _is_clip(nodes[clip], width) or not _is_sum(nodes[plus]) or kept & {clip, plus}:
             continue
         replace = functools.partial(_hard_sigmoid, alpha=1 / width, beta=_scalar(nodes[plus]) / width)
-        replacements.update({plus: _nothing, clip: _nothing, quotient: replace})
+        replacements.update({plus: input_itself, clip: input_itself, quotient: replace})
     return with_replaced(graph, replacements)
 
 
@@ -81,11 +86,6 @@ def _is_clip(node: Mapping[str, Any], width: float) -> bool:
     return (
         node["op"] == "clip" and float(node["attrs"]["a_min"]) == 0 < float(node["attrs"]["a_max"]) == width
     )
-
-
-def _nothing(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
-    """Return what goes into the operator."""
-    return inputs[0][0]
 
 
 def _hard_sigmoid(node: Mapping[str, Any], inputs: Inputs, add: AddNode, alpha: float, beta: float) -> int:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from typing import Any, Iterable, Iterator, Mapping
 
-from mxtrain.models.rewrites import channel_runs, clips, graph_rewrites, hard_sigmoids
+from mxtrain.models.rewrites import clips, graph_rewrites, hard_sigmoids
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
+from mxtrain.models.rewrites.own import channel_runs
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Symbol
 
@@ -79,8 +80,6 @@ def _add_with_barrier(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> 
 def _without_barriers(symbol: Symbol) -> Symbol:
     whole = json.loads(symbol.tojson())
     barriers = [place for place, node in enumerate(whole["nodes"]) if node["name"].endswith(BARRIER)]
-    left_out = graph_rewrites.with_replaced(
-        whole, dict.fromkeys(barriers, lambda _, inputs, __: inputs[0][0])
-    )
+    left_out = graph_rewrites.with_replaced(whole, dict.fromkeys(barriers, graph_rewrites.input_itself))
     without: Symbol = mx.sym.load_json(json.dumps(left_out))
     return without

@@ -21,6 +21,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     Replacement,
     Shapes,
     are_float32,
+    gradient_copy,
     shape_of,
     with_replaced,
 )
@@ -55,10 +56,10 @@ def _replacement(graph: Graph, shapes: Shapes, position: int) -> Replacement | N
 
 
 def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
-    """Add our operator behind copies, which add to a gradient where it would write: rows have other users often."""
+    """Add our operator behind copies."""
     name, epsilon = node["name"], _epsilon(node)
     copies = [
-        [add({"op": "_copy", "name": f"{name}_{role}", "attrs": {}, "inputs": [entry]}), 0, 0]
+        [add(gradient_copy(f"{name}_{role}", entry)), 0, 0]
         for role, entry in zip(("rows", "scales", "shifts"), inputs)
     ]
     return add({"op": LAYER_NORM, "name": name, "attrs": {"eps": epsilon}, "inputs": copies})

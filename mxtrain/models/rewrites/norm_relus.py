@@ -24,6 +24,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     Shapes,
     are_float32,
     in_bfloat16,
+    input_itself,
     plain_copy,
     shape_of,
     users_of,
@@ -57,7 +58,7 @@ def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
             # plain data into the gradient's order, but not the places that the ReLU has noted (docs/adr/0041).
             if nodes[norm]["inputs"][0][0] not in in_blocks or user not in with_gradient_in_blocks:
                 continue
-            replacements.update({norm: functools.partial(_joined, name=name), user: _nothing})
+            replacements.update({norm: functools.partial(_joined, name=name), user: input_itself})
         elif _is_limited_relu(nodes[user]):
             minimum = _minimum if norm in narrow else _minimum_of_plain
             replacements.update({norm: functools.partial(_joined, name=f"{name}_relu"), user: minimum})
@@ -94,11 +95,6 @@ def _fits(graph: Graph, shapes: Shapes, position: int) -> bool:
 
 def _joined(node: Mapping[str, Any], inputs: Inputs, add: AddNode, name: str) -> int:
     return add({**node, "op": JOINED, "name": name, "inputs": inputs})
-
-
-def _nothing(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
-    """Return the operator that computes the ReLU already."""
-    return inputs[0][0]
 
 
 def _minimum(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:

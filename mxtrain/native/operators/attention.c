@@ -8,13 +8,8 @@
 #include <string.h>
 
 #include "product.h"
+#include "threads.h"
 #include "vectors.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#else
-#define omp_get_thread_num() 0
-#endif
 
 #define BLOCK 48      /* rows of scores at a time */
 #define HIDDEN -1e9f  /* what is added to a score whose share is 0, or less */
@@ -135,14 +130,10 @@ typedef struct {
 static size_t cut(const Attention *a, float *memory, Scratch *scratch) {
     size_t by_columns = panels_size(a->width, a->length), by_rows = panels_size(a->length, a->width);
     size_t of_block = panels_size(BLOCK, a->width), scores = BLOCK * stride_of(a->length);
-    size_t sizes[] = {by_columns, by_columns, by_rows, of_block, of_block, of_block, scores, scores, by_rows, by_rows}, total = 0;
+    size_t sizes[] = {by_columns, by_columns, by_rows, of_block, of_block, of_block, scores, scores, by_rows, by_rows};
     float **arrays[] = {&scratch->keys,   &scratch->values,    &scratch->rows_of_all, &scratch->queries,  &scratch->gradients,
                         &scratch->rows, &scratch->shares, &scratch->of_shares, &scratch->of_keys,      &scratch->of_values};
-    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
-        *arrays[at] = memory ? memory + total : NULL;
-        total += sizes[at];
-    }
-    return total;
+    return cut_memory(memory, sizes, arrays, sizeof sizes / sizeof *sizes);
 }
 
 size_t attention_scratch(const Attention *attention) {

@@ -6,11 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#else
-#define omp_get_thread_num() 0
-#endif
+#include "threads.h"
 
 #define CHANNELS_AT_A_TIME 4 /* of a thread: planes of neighbours share pages and the ends of cache lines */
 
@@ -25,12 +21,7 @@ static size_t cut(const Run *run, float *memory, Scratch *scratch) {
     size_t planes = run->is_judging ? 1 : run->batch;
     size_t sizes[] = {padded_size(g), planes * out_size(g), gradient_size(g), in_size(g), whole_lanes(g->width) + LANES};
     float **arrays[] = {&scratch->padded, &scratch->convolved, &scratch->gradient, &scratch->of_input, &scratch->row};
-    size_t total = 0;
-    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
-        *arrays[at] = memory ? memory + total : NULL;
-        total += sizes[at];
-    }
-    return total;
+    return cut_memory(memory, sizes, arrays, sizeof sizes / sizeof *sizes);
 }
 
 size_t run_scratch(const Run *run) {
@@ -103,12 +94,15 @@ static void convolve_channel(const Run *run, size_t sample, size_t channel, cons
              convolved_plane(run, scratch, sample, channel).numbers);
 }
 
-/* Borders and what is behind rows are zeros, once for all channels. */
-static void clear(const Run *run, const Scratch *scratch) {
-    if (!run->weights) return;
-    memset(scratch->padded, 0, padded_size(&run->geometry) * sizeof(float));
-    memset(scratch->gradient, 0, gradient_size(&run->geometry) * sizeof(float));
-    memset(scratch->row, 0, (whole_lanes(run->geometry.width) + LANES) * sizeof(float));
+/* The scratch memory of this thread, in which borders and what is behind rows are zeros, once for all channels. */
+static Scratch own_scratch(const Run *run, float *memory) {
+    Scratch scratch = {NULL, NULL, NULL, NULL, NULL};
+    cut(run, memory + (size_t)omp_get_thread_num() * run_scratch(run), &scratch);
+    if (!run->weights) return scratch;
+    memset(scratch.padded, 0, padded_size(&run->geometry) * sizeof(float));
+    memset(scratch.gradient, 0, gradient_size(&run->geometry) * sizeof(float));
+    memset(scratch.row, 0, (whole_lanes(run->geometry.width) + LANES) * sizeof(float));
+    return scratch;
 }
 
 static const ChannelNorm NO_NORM = {0, 1, 1, 0, IDENTITY};
@@ -204,12 +198,9 @@ static void judge_channel(const Run *run, size_t channel, float *out, const Scra
 }
 
 void run_forward(const Run *run, float *out, float *statistics, float *memory, int num_threads) {
-    size_t size = run_scratch(run);
 #pragma omp parallel num_threads(num_threads)
     {
-        Scratch scratch;
-        cut(run, memory + (size_t)omp_get_thread_num() * size, &scratch);
-        clear(run, &scratch);
+        Scratch scratch = own_scratch(run, memory);
 #pragma omp for schedule(dynamic, CHANNELS_AT_A_TIME)
         for (size_t channel = 0; channel < run->channels; channel++) {
             if (run->is_judging)
@@ -222,12 +213,9 @@ void run_forward(const Run *run, float *out, float *statistics, float *memory, i
 
 void run_backward(const Run *run, const float *gradient, const float *statistics, const RunGradients *gradients,
                   float *memory, int num_threads) {
-    size_t size = run_scratch(run);
 #pragma omp parallel num_threads(num_threads)
     {
-        Scratch scratch;
-        cut(run, memory + (size_t)omp_get_thread_num() * size, &scratch);
-        clear(run, &scratch);
+        Scratch scratch = own_scratch(run, memory);
 #pragma omp for schedule(dynamic, CHANNELS_AT_A_TIME)
         for (size_t channel = 0; channel < run->channels; channel++)
             backward_channel(run, channel, gradient, statistics, gradients, &scratch);

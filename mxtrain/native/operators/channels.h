@@ -1,4 +1,4 @@
-/* Layers that compute each channel by itself, as one: see mxtrain/models/rewrites/channel_runs.py. */
+/* Layers that compute each channel by itself, as one: see mxtrain/models/rewrites/own/channel_runs.py. */
 
 #ifndef MXTRAIN_CHANNELS_H
 #define MXTRAIN_CHANNELS_H

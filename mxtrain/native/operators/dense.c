@@ -7,12 +7,7 @@
 #include <string.h>
 
 #include "product.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#else
-#define omp_get_thread_num() 0
-#endif
+#include "threads.h"
 
 #define DEPTH 256  /* of a block */
 #define HEIGHT 192 /* of a block of the left matrix at most: whole panels */

@@ -6,12 +6,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "threads.h"
 #include "vectors.h"
 
 #define MOST_CHUNKS 64
 #define FEWEST_ROWS 16 /* of a chunk */
 #define MOST_SUMS (1 << 24)
-#define AT_ONCE 8192   /* numbers of a thread at least */
 
 /* A row's mean, and one over its deviation. */
 typedef struct {
@@ -76,13 +76,8 @@ FMA static void norm_row_backward(const LayerNorm *norm, const float *row, const
     }
 }
 
-static int threads_for(const LayerNorm *norm, int num_threads) {
-    size_t most = norm->rows * norm->width / AT_ONCE + 1;
-    return most < (size_t)num_threads ? (int)most : num_threads;
-}
-
 void layer_norm(const LayerNorm *norm, float *out, int num_threads) {
-#pragma omp parallel for num_threads(threads_for(norm, num_threads)) schedule(static)
+#pragma omp parallel for num_threads(threads_for(norm->rows * norm->width, num_threads)) schedule(static)
     for (size_t row = 0; row < norm->rows; row++)
         norm_row(norm, norm->data + row * norm->width, out + row * norm->width);
 }
@@ -103,7 +98,7 @@ size_t layer_norm_scratch(const LayerNorm *norm) { return num_chunks(norm) * 2 *
 void layer_norm_backward(const LayerNorm *norm, const float *of_out, float *of_data, float *of_gamma, float *of_beta,
                          float *scratch, int num_threads) {
     size_t width = norm->width, chunks = num_chunks(norm), rows = rows_of_chunk(norm);
-#pragma omp parallel for num_threads(threads_for(norm, num_threads)) schedule(static)
+#pragma omp parallel for num_threads(threads_for(norm->rows * norm->width, num_threads)) schedule(static)
     for (size_t chunk = 0; chunk < chunks; chunk++) {
         float *sums = scratch + chunk * 2 * width;
         memset(sums, 0, 2 * width * sizeof *sums);

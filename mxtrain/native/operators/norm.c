@@ -2,22 +2,8 @@
 
 #include "norm.h"
 
-#include <immintrin.h>
-
 #include "plane.h"
-
-#define FMA __attribute__((target("avx2,fma")))
-#define INLINE FMA static inline __attribute__((always_inline))
-
-INLINE __m256i lanes_of(size_t count) {
-    __m256i place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count < LANES ? (int)count : LANES), place);
-}
-
-/* `count` numbers, at most eight, and zeros. */
-INLINE __m256 read(const float *from, size_t count) {
-    return count >= LANES ? _mm256_loadu_ps(from) : _mm256_maskload_ps(from, lanes_of(count));
-}
+#include "vectors.h"
 
 /* Write `count` numbers, at most eight; `room` is how many may be written: what is behind is written later. */
 INLINE void write(float *to, __m256 numbers, size_t count, size_t room) {
@@ -30,13 +16,6 @@ INLINE void write(float *to, __m256 numbers, size_t count, size_t room) {
     for (size_t at = 0; at < count && at < LANES; at++) to[at] = all[at];
 }
 
-INLINE double sum_of(__m256 numbers) {
-    float all[LANES];
-    _mm256_storeu_ps(all, numbers);
-    return (((double)all[0] + all[4]) + ((double)all[1] + all[5])) +
-           (((double)all[2] + all[6]) + ((double)all[3] + all[7]));
-}
-
 /* The numbers from a place on that belong to a plane. */
 INLINE size_t room_of(Plane plane, size_t row, size_t column) {
     return (plane.height - 1 - row) * plane.stride + plane.width - column;
@@ -44,8 +23,8 @@ INLINE size_t room_of(Plane plane, size_t row, size_t column) {
 
 /* Less than a mean, and 0 for what is behind the `count` numbers. */
 INLINE __m256 differences(const float *from, size_t count, __m256 mean) {
-    __m256 less = _mm256_sub_ps(read(from, count), mean);
-    return count < LANES ? _mm256_and_ps(less, _mm256_castsi256_ps(lanes_of(count))) : less;
+    __m256 less = _mm256_sub_ps(load(from, count), mean);
+    return count < LANES ? _mm256_and_ps(less, _mm256_castsi256_ps(first_of_eight(count))) : less;
 }
 
 /* Two sums at a time: an addition takes as long as four of them in turn. */
@@ -56,11 +35,11 @@ FMA void add_moments(Plane plane, Moments *moments) {
         size_t column = 0;
         for (; column + LANES < plane.width; column += 2 * LANES) {
             even = _mm256_add_ps(even, _mm256_loadu_ps(numbers + column));
-            odd = _mm256_add_ps(odd, read(numbers + column + LANES, plane.width - column - LANES));
+            odd = _mm256_add_ps(odd, load(numbers + column + LANES, plane.width - column - LANES));
         }
-        if (column < plane.width) even = _mm256_add_ps(even, read(numbers + column, plane.width - column));
+        if (column < plane.width) even = _mm256_add_ps(even, load(numbers + column, plane.width - column));
     }
-    double count = (double)(plane.height * plane.width), mean = (sum_of(even) + sum_of(odd)) / count;
+    double count = (double)(plane.height * plane.width), mean = (exact_sum_of(even) + exact_sum_of(odd)) / count;
     __m256 middle = _mm256_set1_ps((float)mean);
     even = odd = zero;
     for (size_t row = 0; row < plane.height; row++) {
@@ -78,7 +57,7 @@ FMA void add_moments(Plane plane, Moments *moments) {
     }
     double total = moments->count + count, shift = mean - moments->mean;
     moments->mean += shift * count / total;
-    moments->squares += sum_of(even) + sum_of(odd) + shift * shift * moments->count * count / total;
+    moments->squares += exact_sum_of(even) + exact_sum_of(odd) + shift * shift * moments->count * count / total;
     moments->count = total;
 }
 
@@ -124,7 +103,7 @@ INLINE void normalize_plane(const Activation activation, Plane plane, const Chan
     for (size_t row = 0; row < plane.height; row++)
         for (size_t column = 0; column < plane.width; column += LANES) {
             size_t left = plane.width - column;
-            __m256 each = normalized(norm, read(plane.numbers + row * plane.stride + column, left));
+            __m256 each = normalized(norm, load(plane.numbers + row * plane.stride + column, left));
             write(out.numbers + row * out.stride + column, activated(activation, each), left, room_of(out, row, column));
         }
 }
@@ -132,8 +111,8 @@ INLINE void normalize_plane(const Activation activation, Plane plane, const Chan
 INLINE void normalize_to_lanes(const Activation activation, const float *row, size_t width, const ChannelNorm *norm,
                                float *out) {
     for (size_t column = 0; column < width; column += LANES) {
-        __m256 each = activated(activation, normalized(norm, read(row + column, width - column)));
-        if (width - column < LANES) each = _mm256_and_ps(each, _mm256_castsi256_ps(lanes_of(width - column)));
+        __m256 each = activated(activation, normalized(norm, load(row + column, width - column)));
+        if (width - column < LANES) each = _mm256_and_ps(each, _mm256_castsi256_ps(first_of_eight(width - column)));
         _mm256_storeu_ps(out + column, each);
     }
 }
@@ -144,14 +123,14 @@ INLINE void add_plane(const Activation activation, Plane plane, Plane gradient, 
     for (size_t row = 0; row < plane.height; row++)
         for (size_t column = 0; column < plane.width; column += LANES) {
             size_t left = plane.width - column;
-            __m256 number = read(plane.numbers + row * plane.stride + column, left);
-            __m256 each = read(gradient.numbers + row * gradient.stride + column, left);
+            __m256 number = load(plane.numbers + row * plane.stride + column, left);
+            __m256 each = load(gradient.numbers + row * gradient.stride + column, left);
             each = before(activation, normalized(norm, number), each);
             of_gradients = _mm256_add_ps(of_gradients, each);
             of_products = _mm256_fmadd_ps(each, _mm256_sub_ps(number, _mm256_set1_ps(norm->mean)), of_products);
             if (out.numbers) write(out.numbers + row * out.stride + column, each, left, room_of(out, row, column));
         }
-    sums->gradients += sum_of(of_gradients), sums->products += sum_of(of_products) * norm->inverse;
+    sums->gradients += exact_sum_of(of_gradients), sums->products += exact_sum_of(of_products) * norm->inverse;
 }
 
 INLINE void back_plane(const Activation activation, Plane plane, Plane gradient, const ChannelNorm *norm,
@@ -161,13 +140,13 @@ INLINE void back_plane(const Activation activation, Plane plane, Plane gradient,
     for (size_t row = 0; row < plane.height; row++)
         for (size_t column = 0; column < plane.width; column += LANES) {
             size_t left = plane.width - column;
-            __m256 number = read(plane.numbers + row * plane.stride + column, left);
-            __m256 each = read(gradient.numbers + row * gradient.stride + column, left);
+            __m256 number = load(plane.numbers + row * plane.stride + column, left);
+            __m256 each = load(gradient.numbers + row * gradient.stride + column, left);
             each = _mm256_sub_ps(before(activation, normalized(norm, number), each), mean);
             each = _mm256_mul_ps(scale, _mm256_fnmadd_ps(slope, _mm256_sub_ps(number, middle), each));
             float *to = out.numbers + row * out.stride + column;
             if (is_padded)
-                _mm256_storeu_ps(to, left < LANES ? _mm256_and_ps(each, _mm256_castsi256_ps(lanes_of(left))) : each);
+                _mm256_storeu_ps(to, left < LANES ? _mm256_and_ps(each, _mm256_castsi256_ps(first_of_eight(left))) : each);
             else
                 write(to, each, left, room_of(out, row, column));
         }

@@ -2,10 +2,8 @@
 
 #include "plane.h"
 
-#include <immintrin.h>
+#include "vectors.h"
 
-#define FMA __attribute__((target("avx2,fma")))
-#define INLINE FMA static inline __attribute__((always_inline))
 #define TILE 4         /* rows at a time */
 #define MOST_KERNEL 7
 
@@ -164,12 +162,7 @@ INLINE void add_rows(const size_t k, const size_t s, const size_t count, size_t 
         }
     }
 #pragma GCC unroll 10
-    for (size_t each = 0; each < count * k; each++) {
-        float all[LANES];
-        _mm256_storeu_ps(all, sums[each]);
-        of_weights[top * k + each] += (((double)all[0] + all[4]) + ((double)all[1] + all[5])) +
-                                      (((double)all[2] + all[6]) + ((double)all[3] + all[7]));
-    }
+    for (size_t each = 0; each < count * k; each++) of_weights[top * k + each] += exact_sum_of(sums[each]);
 }
 
 INLINE void add_plane(const size_t k, const size_t s, const Geometry *g, const float *padded, const float *gradient,

@@ -25,7 +25,7 @@ void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels) {
 }
 
 /* A block of the product: `count` rows, at most ROWS, which the compiler knows, and up to 16 columns. */
-FMA static inline __attribute__((always_inline)) void multiply_block(const size_t count, Matrix left, const float *panel,
+INLINE void multiply_block(const size_t count, Matrix left, const float *panel,
                                                                      size_t depth, size_t columns, float *out,
                                                                      size_t stride, Into into) {
     __m256 sums[ROWS][2];

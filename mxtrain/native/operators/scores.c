@@ -4,15 +4,10 @@
 
 #include <math.h>
 
+#include "threads.h"
 #include "vectors.h"
 
 #define BLOCK 1024   /* numbers that are added up in float32 */
-#define AT_ONCE 8192 /* numbers of a thread at least */
-
-static int threads_for(const Scores *scores, int num_threads) {
-    size_t most = scores->rows * scores->classes / AT_ONCE + 1;
-    return most < (size_t)num_threads ? (int)most : num_threads;
-}
 
 static size_t label_of(const Scores *scores, size_t row) {
     float label = scores->labels[row];
@@ -67,7 +62,7 @@ FMA static Sums sums_of(const float *row, size_t classes, float largest) {
 void cross_entropy(const Scores *scores, float *losses, float *spreads, int num_threads) {
     size_t classes = scores->classes;
     float smoothing = scores->smoothing;
-#pragma omp parallel for num_threads(threads_for(scores, num_threads)) schedule(static)
+#pragma omp parallel for num_threads(threads_for(scores->rows * scores->classes, num_threads)) schedule(static)
     for (size_t row = 0; row < scores->rows; row++) {
         const float *begin = scores->scores + row * classes;
         float largest = largest_of(begin, classes);
@@ -96,7 +91,7 @@ void cross_entropy_backward(const Scores *scores, const float *of_losses, const 
                             int num_threads) {
     size_t classes = scores->classes;
     float of_all = scores->smoothing / (float)classes;
-#pragma omp parallel for num_threads(threads_for(scores, num_threads)) schedule(static)
+#pragma omp parallel for num_threads(threads_for(scores->rows * scores->classes, num_threads)) schedule(static)
     for (size_t row = 0; row < scores->rows; row++) {
         float *of_row = of_scores + row * classes;
         unscore_row(scores->scores + row * classes, classes, spreads + 2 * row, of_losses[row], of_all, of_row);
@@ -124,7 +119,7 @@ FMA static size_t likeliest_of(const float *row, size_t classes) {
 }
 
 void find_likeliest(const Scores *scores, float *places, int num_threads) {
-#pragma omp parallel for num_threads(threads_for(scores, num_threads)) schedule(static)
+#pragma omp parallel for num_threads(threads_for(scores->rows * scores->classes, num_threads)) schedule(static)
     for (size_t row = 0; row < scores->rows; row++)
         places[row] = (float)likeliest_of(scores->scores + row * scores->classes, scores->classes);
 }

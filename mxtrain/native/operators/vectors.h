@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #define FMA __attribute__((target("avx2,fma")))
+#define INLINE FMA static inline __attribute__((always_inline))
 
 /* Which of eight are among the first `count`. */
 FMA static inline __m256i first_of_eight(size_t count) {
@@ -38,6 +39,14 @@ FMA static inline float sum_of(__m256 numbers) {
     float all[8];
     _mm256_storeu_ps(all, numbers);
     return ((all[0] + all[4]) + (all[1] + all[5])) + ((all[2] + all[6]) + (all[3] + all[7]));
+}
+
+/* The same, in float64. */
+FMA static inline double exact_sum_of(__m256 numbers) {
+    float all[8];
+    _mm256_storeu_ps(all, numbers);
+    return (((double)all[0] + all[4]) + ((double)all[1] + all[5])) +
+           (((double)all[2] + all[6]) + ((double)all[3] + all[7]));
 }
 
 /* e to the power of numbers that are not above 0: 2^n times a polynomial, within 2 units of the last place. */

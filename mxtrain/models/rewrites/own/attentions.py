@@ -18,6 +18,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     Inputs,
     Shape,
     Shapes,
+    gradient_copy,
     in_bfloat16,
     in_float32,
     shape_of,
@@ -64,8 +65,7 @@ class Attention(NamedTuple):
 def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode, length: int) -> int:
     projected, *added = inputs
     name, heads = node["name"], node["attrs"]["heads"]
-    # A library's operator writes a gradient where it may have to add to one, as a copy does.
-    copy = add({"op": "_copy", "name": f"{name}_projected", "attrs": {}, "inputs": [projected]})
+    copy = add(gradient_copy(f"{name}_projected", projected))
     if added:
         hidden = add({"op": "BlockGrad", "name": f"{name}_hidden", "attrs": {}, "inputs": added})
     else:

@@ -20,6 +20,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     Inputs,
     Replacement,
     Shapes,
+    gradient_copy,
     in_bfloat16,
     in_float32,
     shape_of,
@@ -59,10 +60,10 @@ def _replacement(graph: Graph, shapes: Shapes, position: int) -> Replacement | N
 
 
 def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode, outputs: int) -> int:
-    """Add our operator behind copies, which add to a gradient where it would write."""
+    """Add our operator behind copies."""
     name = node["name"]
     entries = [
-        [add({"op": "_copy", "name": f"{name}_{role}", "attrs": {}, "inputs": [entry]}), 0, 0]
+        [add(gradient_copy(f"{name}_{role}", entry)), 0, 0]
         for role, entry in zip(("rows", "weights", "biases"), inputs)
     ]
     if len(entries) == 2:

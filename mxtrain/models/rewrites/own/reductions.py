@@ -19,6 +19,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     Inputs,
     Replacement,
     Shapes,
+    gradient_copy,
     in_bfloat16,
     in_float32,
     shape_of,
@@ -57,14 +58,14 @@ def _replacement(graph: Graph, shapes: Shapes, position: int) -> Replacement | N
 
 
 def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode, axis: int, length: int) -> int:
-    """Add our operator behind a copy, which adds to a gradient where it would write."""
+    """Add our operator behind a copy."""
     name, is_mean = node["name"], node["op"] == "mean"
     attributes = {
         "axis": str(axis),
         "keepdims": str(int(node.get("attrs", {}).get("keepdims", "False") == "True")),
         "largest": str(int(node["op"] == "max")),
     }
-    copy = add({"op": "_copy", "name": f"{name}_data", "attrs": {}, "inputs": inputs})
+    copy = add(gradient_copy(f"{name}_data", inputs[0]))
     reduced = add(
         {
             "op": REDUCTION,

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mxtrain import native
 from mxtrain.models import chosen_rewrites, segments
 from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, joined_layers
-from mxtrain.models.rewrites.channel_runs import inside_runs, with_channel_runs
+from mxtrain.models.rewrites.own.channel_runs import inside_runs, with_channel_runs
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import DEPTHWISE_NORM, NORM, NORM_DEPTHWISE_NORM
 from tests.support.nets.symbols import operators
+from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
-pytestmark = pytest.mark.skipif(native.OPERATORS is None, reason="the part in C is not built")
+pytestmark = needs_own_operators
 OURS = {NORM, DEPTHWISE_NORM, NORM_DEPTHWISE_NORM}
 SHAPES = [
     (2, 3, 7, 7),
@@ -170,16 +169,8 @@ def test_gradients_are_added_to_and_left_out_as_wished() -> None:
 def test_the_bits_are_those_of_any_number_of_threads() -> None:
     shape = (3, 37, 15, 15)
     plain = run(37, (5, 2, 2), "hard_swish", "relu6")
-    ours, found = rewritten(plain, shape), []
-    library = ctypes.CDLL(native.OPERATORS)
-    before = library.mxtrain_set_threads(1)
-    try:
-        for threads in (1, 2, 3, 16, 64):
-            library.mxtrain_set_threads(threads)
-            found.append({name: each.tobytes() for name, each in trained(ours, plain, shape).items()})
-    finally:
-        library.mxtrain_set_threads(before)
-    assert all(each == found[0] for each in found)
+    ours = rewritten(plain, shape)
+    assert_same_bits_of_any_threads(lambda: list(trained(ours, plain, shape).values()))
 
 
 @pytest.mark.parametrize("kind", ["relu", "relu6", "hard_swish"])

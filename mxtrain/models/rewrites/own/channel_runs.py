@@ -20,7 +20,10 @@ from mxtrain.models.rewrites.graph_rewrites import (
     Replacement,
     Shapes,
     are_float32,
+    gradient_copy,
     in_bfloat16,
+    input_itself,
+    is_plain_copy,
     numbers,
     plain_copy,
     shape_of,
@@ -64,13 +67,13 @@ class _Wiring(NamedTuple):
 
     def copies(self, place: int) -> list[int]:
         """Return the nodes that copy an output to plain order."""
-        return [user for user in self.users.get(place, ()) if _is_copy(self.nodes[user])]
+        return [user for user in self.users.get(place, ()) if is_plain_copy(self.nodes[user])]
 
     def users_behind_copies(self, place: int) -> list[int]:
         """Return the nodes that take an output, or a copy of it."""
         behind = []
         for user in self.users.get(place, ()):
-            behind += self.users_behind_copies(user) if _is_copy(self.nodes[user]) else [user]
+            behind += self.users_behind_copies(user) if is_plain_copy(self.nodes[user]) else [user]
         return behind
 
     def only_user(self, place: int) -> int | None:
@@ -84,7 +87,7 @@ class _Wiring(NamedTuple):
     def source(self, entry: list[int]) -> list[int]:
         """Return what an input is a copy of, or itself."""
         node = self.nodes[entry[0]]
-        return self.source(node["inputs"][0]) if _is_copy(node) else entry
+        return self.source(node["inputs"][0]) if is_plain_copy(node) else entry
 
 
 def with_channel_runs(graph: Graph, shapes: Shapes) -> Graph:
@@ -116,7 +119,7 @@ def _with_operators(graph: Graph, wiring: _Wiring, runs: list[_Run], is_judging:
         attributes = {**_attributes(wiring, run), "is_judging": str(int(is_judging))}
         replacements[end] = functools.partial(_operator, operator=_name(run), attributes=attributes)
         # Its output is in plain order.
-        replacements.update(dict.fromkeys(set(wiring.copies(end)) - wiring.outputs, _nothing))
+        replacements.update(dict.fromkeys(set(wiring.copies(end)) - wiring.outputs, input_itself))
     return with_replaced({**graph, "nodes": nodes}, replacements) if runs else graph
 
 
@@ -168,10 +171,6 @@ def _with_weights(run: _Run) -> list[int]:
     """Return the nodes of a run that have weights, first to last."""
     nodes = (run.before and run.before.place, run.convolution, run.behind.place)
     return [place for place in nodes if place is not None]
-
-
-def _is_copy(node: Mapping[str, Any]) -> bool:
-    return bool(node["op"] == "transpose" and node.get("attrs", {}).get("axes") == "(0, 1, 2, 3)")
 
 
 def _is_norm(graph: Graph, shapes: Shapes, place: int) -> bool:
@@ -298,20 +297,13 @@ def _attributes(wiring: _Wiring, run: _Run) -> dict[str, str]:
     return attributes
 
 
-def _nothing(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
-    """Return what is copied."""
-    return inputs[0][0]
-
-
 def _operator(
     node: Mapping[str, Any], inputs: Inputs, add: AddNode, operator: str, attributes: Mapping[str, str]
 ) -> int:
     name, (data, *others) = node["name"], inputs
-    # A library's operator writes a gradient where it may have to add to one, as a copy does.
     entries = [[add(plain_copy(f"{name}_plain", data)), 0, 0]]
     for place, entry in enumerate(others, 1):
         if place not in MOVED[operator]:
-            copy = {"op": "_copy", "name": f"{name}_input{place}", "attrs": {}, "inputs": [entry]}
-            entry = [add(copy), 0, 0]
+            entry = [add(gradient_copy(f"{name}_input{place}", entry)), 0, 0]
         entries.append(entry)
     return add({"op": operator, "name": name, "attrs": dict(attributes), "inputs": entries})

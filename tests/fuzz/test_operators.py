@@ -1,0 +1,33 @@
+"""Operators in C of random sizes, with address and undefined-behaviour sanitizers, compared with loops in float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import sanitized
+
+# The programs beside this file, by their names: what they need besides the operator of that name, and how many rounds
+# they try, here and with the slow tests.
+PROGRAMS = {
+    "attention": (["product"], 30, 2000),
+    "channels": (["norm", "plane"], 30, 2000),
+    "dense": (["product"], 30, 1000),
+    "layer_norm": ([], 100, 3000),
+    "reduction": ([], 200, 5000),
+    "scores": ([], 200, 5000),
+}
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    name = request.param
+    sources = [f"operators/{each}.c" for each in (name, *PROGRAMS[name][0])]
+    return sanitized.built(tmp_path_factory.mktemp(name), Path(__file__).with_name(f"{name}.c"), *sources)
+
+
+@pytest.mark.parametrize("is_long", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_operator_misuses_no_memory(program: Path, is_long: bool) -> None:
+    num_rounds = PROGRAMS[program.stem][1 + is_long]
+    assert int(sanitized.output(program, [str(num_rounds)])) == num_rounds
