@@ -95,25 +95,27 @@ def predict(
     with process_isolation.isolated_run():
         opened = predictors.open_run(trained, checkpoint, devices, instead, with_losses=bool(mistakes))
         if prompts is not None:
-            writer, sampling = (
-                text_generation.language_model(opened.task, trained),
-                sampling or SamplingOptions(),
-            )
+            model = text_generation.language_model(opened.task, trained)
+            sampling = sampling or SamplingOptions()
             sampling.check()
             with predictors.open_predictor(opened, devices, hold) as predictor:
-                return list(
-                    text_generation.write(writer, predictor.net, predictor.context, prompts, sampling)
-                )
+                written = text_generation.write(model, predictor.net, predictor.context, prompts, sampling)
+                return list(written)
         predictors.check_predicts(opened.task, with_losses=bool(mistakes))
         with predictors.open_predictor(opened, devices, hold) as predictor:
             if mistakes:
-                found = predictor.worst_mistakes(
-                    None if single is None else os.fspath(single), mistakes, _raise
-                )
-                return [{predictor.noun: each.input.name, **each.shown} for each in found.worst]
+                return _worst_mistakes(predictor, single, mistakes)
             is_one = single is not None or program_columns.is_frame(inputs)
             several = [inputs] if is_one else cast("Iterable[object]", inputs)
             return _answers(predictor, several, options)
+
+
+def _worst_mistakes(
+    predictor: Predictor, source: str | os.PathLike[str] | None, count: int
+) -> list[dict[str, Any]]:
+    """Return the answers to the `count` samples of the largest losses; DataError for what is no sample."""
+    found = predictor.worst_mistakes(None if source is None else os.fspath(source), count, _raise)
+    return [{predictor.noun: each.input.name, **each.shown} for each in found.worst]
 
 
 def _answers(predictor: Predictor, inputs: Iterable[object], options: PredictOptions) -> list[dict[str, Any]]:
