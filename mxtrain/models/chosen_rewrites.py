@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from mxtrain.models.autocast.autocast import Autocast
+from mxtrain.models.compiled_graphs import JUDGING, RECORDED, TRAINING
 from mxtrain.models.rewrites import (
     broadcasts,
     clips,
@@ -14,7 +15,7 @@ from mxtrain.models.rewrites import (
     plain_arrays,
     rnn_weights,
 )
-from mxtrain.models.rewrites.graph_rewrites import Rewrite
+from mxtrain.models.rewrites.graph_rewrites import ByPurpose, Rewrite
 from mxtrain.models.rewrites.own import attentions, channel_runs, denses, reductions
 from mxtrain.models.rewrites.repairs import concats, volumes
 
@@ -38,11 +39,18 @@ TRAINING_REWRITES = (
     reductions.with_fast_reductions,
     broadcasts.with_fast_broadcasts,
 )
+JUDGING_REWRITES = (channel_runs.with_evaluated_runs,)
+RECORDED_REWRITES = (norm_relus.with_relus_apart,)
 
 
 def rewrites(narrowing: Autocast | None) -> Sequence[Rewrite]:
     """Return what graphs on CPUs are put through; `narrowing` chooses the operators that run in bfloat16."""
     return (*needed_rewrites(narrowing), *AFTER_NARROWING)
+
+
+def by_purpose() -> ByPurpose:
+    """Return what graphs that have been through `rewrites` are put through besides."""
+    return {TRAINING: TRAINING_REWRITES, JUDGING: JUDGING_REWRITES, RECORDED: RECORDED_REWRITES}
 
 
 def needed_rewrites(narrowing: Autocast | None) -> Sequence[Rewrite]:

@@ -1,4 +1,4 @@
-"""A net that is compiled several times: to train by one graph, and to judge or answer by another.
+"""A net that is compiled several times: to train by one graph, to judge by another, and perhaps to answer by a third.
 
 Owns which of them computes a call. What they are made of is `rewrites/graph_rewrites.py`'s.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, Sequence
 
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import Block, CompiledGraph, Symbol
+from mxtrain.runtime.types import Block, Symbol
 
 InputShapes = Mapping[str, Sequence[int]]
-Rewriting = Callable[[Symbol, InputShapes], Symbol]  # of a net's Symbol, for inputs of these shapes
+# What a net is computed for: steps, answers by running statistics, and those whose gradients are asked for.
+TRAINING, JUDGING, RECORDED = "training", "judging", "recorded"
 
 
-def operator_for_inference(block: Block) -> CompiledGraph:
-    """Return the block's compiled graph, or it compiled again where static shapes are not for inference."""
-    flags = _flags_for_inference(block)
-    if flags == dict(block._flags):
-        return block._cached_op
-    return mx.nd.CachedOp(block._cached_graph[1], [*_positions(block).items(), *flags.items()])
+def purpose_of_now() -> str:
+    """Return what a net that is called now is computed for."""
+    if mx.autograd.is_training():
+        return TRAINING
+    return RECORDED if mx.autograd.is_recording() else JUDGING
 
 
 def _flags_for_inference(block: Block) -> dict[str, Any]:
@@ -56,45 +56,51 @@ class OperatorForAnswers:
         self._answering._register_op_hook(*hook)
 
 
-class OperatorForTraining:
-    """A net compiled twice, called as Gluon calls one that is compiled once.
+class OperatorByPurpose:
+    """A net compiled for each purpose, called as Gluon calls one that is compiled once.
 
     For training it is compiled for inputs of certain shapes; others, as those of an epoch's last, short step, have it
-    compiled anew.
+    compiled anew. All else is compiled once it is asked for, whatever the sizes of inputs then.
     """
 
-    def __init__(self, block: Block, rewrite: Rewriting, as_it_is: CompiledGraph, otherwise: CompiledGraph):
+    def __init__(
+        self, block: Block, rewrite: Callable[[str, Symbol, InputShapes], Symbol], shapes: InputShapes
+    ):
         _, self._output = block._cached_graph
         self.symbol = self._output  # what it trains by
         self._positions = _positions(block)
-        self._flags = [*self._positions.items(), *block._flags]
-        self._rewrite, self._as_it_is, self._otherwise = rewrite, as_it_is, otherwise
+        self._flags, self._flags_for_inference = dict(block._flags), _flags_for_inference(block)
+        self._rewrite, self._shapes, self._as_it_is = rewrite, shapes, block._cached_op
         self._names = self._output.list_inputs()
-        self._shapes: InputShapes = {}
-        self._training: Any = None
         self._hooks: list[Any] = []
+        self._compiled: dict[str, Any] = {}
+        self._compile_for_training(shapes)
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if not mx.autograd.is_training():
-            return self._otherwise(*args, **keywords)
-        shapes = {self._names[place]: args[place].shape for place in self._positions["data_indices"]}
-        if shapes != self._shapes:
-            self.is_rewritten_for(shapes)
-        return self._training(*args, **keywords)
+        purpose = purpose_of_now()
+        if purpose == TRAINING:
+            shapes = {self._names[place]: args[place].shape for place in self._positions["data_indices"]}
+            if shapes != self._shapes:
+                self._compile_for_training(shapes)
+        elif purpose not in self._compiled:
+            symbol = self._rewrite(purpose, self._output, self._shapes)
+            self._compile(purpose, symbol, self._flags_for_inference)
+        return self._compiled[purpose](*args, **keywords)
 
-    def is_rewritten_for(self, shapes: InputShapes) -> bool:
-        """Compile the net for training with inputs of these shapes; return whether that differs from its own graph."""
-        self.symbol = symbol = self._rewrite(self._output, shapes)
-        is_other = symbol is not self._output
-        self._shapes = shapes
-        self._training = mx.nd.CachedOp(symbol, self._flags) if is_other else self._as_it_is
-        for hook in self._hooks if is_other else ():
-            self._training._register_op_hook(*hook)
-        return is_other
+    def _compile_for_training(self, shapes: InputShapes) -> None:
+        self._shapes, self.symbol = shapes, self._rewrite(TRAINING, self._output, shapes)
+        self._compile(TRAINING, self.symbol, self._flags)
+
+    def _compile(self, purpose: str, symbol: Symbol, flags: Mapping[str, Any]) -> None:
+        is_own = symbol is self._output and flags == self._flags
+        flags_and_places = [*self._positions.items(), *flags.items()]
+        self._compiled[purpose] = self._as_it_is if is_own else mx.nd.CachedOp(symbol, flags_and_places)
+        for hook in () if is_own else self._hooks:
+            self._compiled[purpose]._register_op_hook(*hook)
 
     def _register_op_hook(self, *hook: Any) -> None:
         self._hooks.append(hook)
-        for each in {self._training, self._otherwise}:
+        for each in {self._as_it_is, *self._compiled.values()}:
             each._register_op_hook(*hook)
 
 

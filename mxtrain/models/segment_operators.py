@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping, NamedTuple, Sequence
 
+from mxtrain.models.compiled_graphs import TRAINING, purpose_of_now
 from mxtrain.models.rewrites import graph_rewrites
-from mxtrain.models.rewrites.graph_rewrites import Graph, Rewrite, Shapes
+from mxtrain.models.rewrites.graph_rewrites import ByPurpose, Graph, Shapes
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import CompiledGraph, NDArray, NDArrays
 
@@ -40,9 +41,7 @@ def anonymous(graph: Graph, inputs: Sequence[str]) -> AnonymousGraph:
 class SegmentOperator:
     """A segment's graph, compiled without static memory: that would stay when its weights have gone."""
 
-    def __init__(
-        self, text: str, inputs: Sequence[str], queueing: Mapping[str, int], rewrites: Sequence[Rewrite]
-    ):
+    def __init__(self, text: str, inputs: Sequence[str], queueing: Mapping[str, int], by_purpose: ByPurpose):
         self._symbol = mx.sym.load_json(text)
         self._names: list[str] = self._symbol.list_inputs()
         self._inputs = [name for name in self._names if name in inputs]
@@ -52,38 +51,37 @@ class SegmentOperator:
             ("param_indices", [place for place in places if self._names[place] not in inputs]),
             *queueing.items(),
         ]
-        self._rewrites = rewrites
-        self._judging = mx.nd.CachedOp(self._symbol, self._flags)
-        self._training: dict[tuple[Any, ...], CompiledGraph] = {}  # by the shapes of inputs
+        self._by_purpose = by_purpose
+        self._as_it_is = mx.nd.CachedOp(self._symbol, self._flags)
+        self._compiled: dict[
+            tuple[Any, ...], CompiledGraph
+        ] = {}  # by purposes and, for training, inputs' shapes
 
     def __call__(self, arrays: NDArrays) -> NDArray:
         """Return what the segment makes of its inputs and weights, `arrays` by their names in its graph."""
-        compiled = self._judging
-        if mx.autograd.is_training():
-            compiled = self._for_training({name: arrays[name].shape for name in self._inputs})
-        computed: NDArray = compiled(*(arrays[name] for name in self._names))
+        purpose, shapes = purpose_of_now(), {name: arrays[name].shape for name in self._inputs}
+        key = (purpose, *(shapes.items() if purpose == TRAINING else ()))
+        if key not in self._compiled:
+            self._compiled[key] = self._compiled_for(purpose, shapes)
+        computed: NDArray = self._compiled[key](*(arrays[name] for name in self._names))
         return computed
 
-    def _for_training(self, shapes: Shapes) -> CompiledGraph:
-        key = tuple(shapes.items())
-        if key not in self._training:
-            symbol = graph_rewrites.rewritten(self._symbol, shapes, self._rewrites)
-            is_other = symbol is not self._symbol
-            self._training[key] = mx.nd.CachedOp(symbol, self._flags) if is_other else self._judging
-        return self._training[key]
+    def _compiled_for(self, purpose: str, shapes: Shapes) -> CompiledGraph:
+        symbol = graph_rewrites.rewritten(self._symbol, shapes, self._by_purpose[purpose])
+        return self._as_it_is if symbol is self._symbol else mx.nd.CachedOp(symbol, self._flags)
 
 
 class SegmentOperators:
     """The operators of a net's segments, each compiled once."""
 
-    def __init__(self, queueing: Mapping[str, int], rewrites: Sequence[Rewrite]):
-        self._queueing, self._rewrites = queueing, rewrites
+    def __init__(self, queueing: Mapping[str, int], by_purpose: ByPurpose):
+        self._queueing, self._by_purpose = queueing, by_purpose
         self._made: dict[str, SegmentOperator] = {}
 
     def of(self, graph: AnonymousGraph, inputs: Sequence[str]) -> SegmentOperator:
         """Return the operator of a graph."""
         if graph.text not in self._made:
-            self._made[graph.text] = SegmentOperator(graph.text, inputs, self._queueing, self._rewrites)
+            self._made[graph.text] = SegmentOperator(graph.text, inputs, self._queueing, self._by_purpose)
         return self._made[graph.text]
 
     def __len__(self) -> int:

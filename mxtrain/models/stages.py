@@ -49,7 +49,7 @@ class StagedNet(SegmentedNet):
     def __init__(self, net: Block, cut: Cut, is_exact: bool = True):
         super().__init__(net, cut)
         self.data, self._is_exact = cut.data, is_exact
-        self._operators = SegmentOperators(cut.queueing, chosen_rewrites.TRAINING_REWRITES)
+        self._operators = SegmentOperators(cut.queueing, chosen_rewrites.by_purpose())
         known = net.collect_params()
         self.parts = [self._part(graph, known) for graph in cut.graphs]
         self.devices: list[Device] = []  # of each part

@@ -87,8 +87,8 @@ def _library(name: str) -> str | None:
     return None if found is None else found.origin
 
 
-# Which operators there are, and what bits they compute: counted up with a change of either
-OPERATORS_VERSION = 2
+# Which operators there are, what bits they compute, and which graphs have them: counted up with a change of any
+OPERATORS_VERSION = 3
 # The operators that MXNet loads, by runtime/own_operators.py; None where they are not built, or it cannot load them
 OPERATORS: str | None = _library("_operators")
 

@@ -10,6 +10,7 @@ import pytest
 
 from mxtrain.core.errors import USAGE
 from tests.support.commands import Command
+from tests.support.nets.mobile_net import QUICK_MOBILE, SOME_NORMS
 from tests.support.runs import assert_same_end, curve, newest, records, scores_of
 from tests.tasks.cases import CLASSIFICATION
 from tests.tasks.given import NUM_TRAIN, NUM_VAL, Given
@@ -87,6 +88,18 @@ def test_workers_judge_to_the_bit(count: int, judged: Path, pictures: Given, tmp
 def test_a_run_is_not_resumed_by_another_score(judged: Path, pictures: Given) -> None:
     said = pictures.fit(judged, f"--metric {METRICS} --score auc --epochs 4", code=USAGE)
     assert "is another run's (--score worst -> auc)" in said
+
+
+def test_depthwise_layers_and_frozen_norms_are_judged_alike_by_another_process(
+    pictures: Given, tmp_path: Path
+) -> None:
+    """Whose net has no frozen norms, and is here as a whole or a segment at a time."""
+    pictures.fit(tmp_path, f"--model {QUICK_MOBILE} --freeze {SOME_NORMS} --remat --evaluate-steps 4")
+    for way in ("all", "layers"):
+        asked = ["--checkpoint", "latest", "--hold", way, "--json"]
+        told = pictures.command("mxtrain.evaluate", "--run", tmp_path, *asked)
+        assert told.returncode == 0, told.stderr
+        assert scores_of(json.loads(told.stdout)) == scores_of(evaluations(tmp_path)[-1])
 
 
 @pytest.mark.slow  # tests/unit/tasks/metrics/test_metric_selection.py has the name

@@ -41,9 +41,10 @@ MOST_ERRORS = 100  # that a pass through a graph may leave with MXNet's engine
 @contextlib.contextmanager
 def rewriting(narrowing: Autocast | None = None) -> Iterator[None]:
     """A block in which HybridBlocks are compiled by faster graphs, with PReLU's right gradient."""
-    needed = chosen_rewrites.needed_rewrites(narrowing)
     with prelu.repaired(), graph_rewrites.rewriting(
-        chosen_rewrites.rewrites(narrowing), chosen_rewrites.TRAINING_REWRITES, needed
+        chosen_rewrites.rewrites(narrowing),
+        chosen_rewrites.by_purpose(),
+        chosen_rewrites.needed_rewrites(narrowing),
     ):
         yield
 

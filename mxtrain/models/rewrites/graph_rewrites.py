@@ -14,13 +14,10 @@ import functools
 import inspect
 import json
 import weakref
+from types import MappingProxyType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
-from mxtrain.models.compiled_graphs import (
-    OperatorForAnswers,
-    OperatorForTraining,
-    operator_for_inference,
-)
+from mxtrain.models.compiled_graphs import OperatorByPurpose, OperatorForAnswers
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, NDArray, Symbol
 
@@ -30,6 +27,7 @@ Shapes = Mapping[str, Shape]  # of the nodes' outputs, by their names
 Inputs = List[List[int]]  # of a node: each the position of a node, and the number of its output
 AddNode = Callable[[Dict[str, Any]], int]
 Rewrite = Callable[[Graph, Shapes], Graph]
+ByPurpose = Mapping[str, Sequence[Rewrite]]  # what a graph is put through besides, by what it is computed for
 # Takes a node and its inputs in the new graph, adds nodes, and returns the position of the one with the output.
 Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
 FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
@@ -53,14 +51,15 @@ _made: weakref.WeakKeyDictionary[Any, _Made] = weakref.WeakKeyDictionary()
 @contextlib.contextmanager
 def rewriting(
     rewrites: Sequence[Rewrite] = (),
-    training_rewrites: Sequence[Rewrite] = (),
+    by_purpose: ByPurpose = MappingProxyType({}),
     needed_rewrites: Sequence[Rewrite] = (),
 ) -> Iterator[None]:
     """A block in which HybridBlocks on CPUs compile what `rewrites`, one after the other, make of their graphs.
 
-    They train by what `training_rewrites` make of that: these make the backward pass faster, the forward pass slower.
-    All else, such as evaluation and export, is by the graph without them. `needed_rewrites` are those that a block has
-    after `take_plain_graphs` too. Inside such a block another one stands in its place; what is compiled stays.
+    They train, judge, and judge with gradients by what those `by_purpose` make of that: in training the backward pass
+    may be faster and the forward pass slower; the others do the same whatever the sizes of inputs. All else, such as
+    export, is by the graph without them. `needed_rewrites` are those that a block has after `take_plain_graphs` too.
+    Inside such a block another one stands in its place; what is compiled stays.
     """
     block = mx.gluon.HybridBlock
     before = block._get_graph, block._build_cache
@@ -82,15 +81,15 @@ def rewriting(
     @functools.wraps(build_cache)
     def build_caches(self: Block, *args: NDArray) -> None:
         build_cache(self, *args)
-        if training_rewrites and _are_on_cpu(args):
+        if by_purpose and _are_on_cpu(args):
             # A block that is made from a graph was not asked for one.
             made = _made.get(self) or _Made((), shapes=_shapes(self._cached_graph[0], args))
-            chosen, shapes = () if made.is_plain else training_rewrites, made.shapes
-            judging = operator_for_inference(self)
-            rewrite = functools.partial(rewritten, rewrites=chosen)
-            training = OperatorForTraining(self, rewrite, self._cached_op, judging)
-            if training.is_rewritten_for(shapes) or judging is not self._cached_op:
-                self._cached_op = training
+            chosen: ByPurpose = {} if made.is_plain else by_purpose
+
+            def rewrite(purpose: str, output: Symbol, shapes: Shapes) -> Symbol:
+                return rewritten(output, shapes, chosen.get(purpose, ()))
+
+            self._cached_op = OperatorByPurpose(self, rewrite, made.shapes)
 
     block._get_graph, block._build_cache = get_rewritten_graph, build_caches
     try:
@@ -143,6 +142,8 @@ def _shapes(inputs: Sequence[Symbol], args: Sequence[NDArray]) -> Shapes:
 
 def rewritten(output: Symbol, input_shapes: Shapes, rewrites: Sequence[Rewrite]) -> Symbol:
     """Return a Symbol that computes what `output` does."""
+    if not rewrites:
+        return output
     before, shapes = nodes_and_shapes(output, input_shapes)
     after = functools.reduce(lambda graph, rewrite: rewrite(graph, shapes), rewrites, before)
     return output if after is before else mx.sym.load_json(json.dumps(after))

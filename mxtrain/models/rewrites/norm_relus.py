@@ -65,6 +65,16 @@ def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
     return with_replaced(graph, replacements)
 
 
+def with_relus_apart(graph: Graph, shapes: Shapes) -> Graph:
+    """Return the graph with two operators for each joined one.
+
+    The joined one's backward pass needs the places that its forward pass notes in training alone: gradients of answers
+    by running statistics were 0.
+    """
+    joined = [place for place, node in enumerate(graph["nodes"]) if node["op"] == JOINED]
+    return with_replaced(graph, dict.fromkeys(joined, _apart))
+
+
 @functools.lru_cache(maxsize=None)
 def _has_onednn() -> bool:
     is_on = os.environ.get("MXNET_MKLDNN_ENABLED", "1") != "0"
@@ -95,6 +105,12 @@ def _fits(graph: Graph, shapes: Shapes, position: int) -> bool:
 
 def _joined(node: Mapping[str, Any], inputs: Inputs, add: AddNode, name: str) -> int:
     return add({**node, "op": JOINED, "name": name, "inputs": inputs})
+
+
+def _apart(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
+    norm = add({**node, "op": "BatchNorm", "name": f"{node['name']}_norm", "inputs": inputs})
+    relu = {"op": "Activation", "name": node["name"], "attrs": {"act_type": "relu"}}
+    return add({**relu, "inputs": [[norm, 0, 0]]})
 
 
 def _minimum(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:

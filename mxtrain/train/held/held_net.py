@@ -35,7 +35,7 @@ class HeldNet(SegmentedNet):
     def __init__(self, net: Block, cut: Cut):
         super().__init__(net, cut)
         self.data = cut.data
-        self._operators = SegmentOperators(cut.queueing, chosen_rewrites.TRAINING_REWRITES)
+        self._operators = SegmentOperators(cut.queueing, chosen_rewrites.by_purpose())
         moving = {each.name: each for each in running_statistics.parameters(net)}
         known = net.collect_params()
         self.segments = [self._segment(graph, known, moving) for graph in cut.graphs]

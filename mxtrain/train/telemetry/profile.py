@@ -24,7 +24,7 @@ from mxtrain.core.errors import UsageError, message_of
 from mxtrain.core.system import kernels
 from mxtrain.models import remat
 from mxtrain.models.analysis import flops, operator_layers
-from mxtrain.models.compiled_graphs import OperatorForTraining
+from mxtrain.models.compiled_graphs import OperatorByPurpose
 from mxtrain.models.parameters import weights
 from mxtrain.models.rewrites.graph_rewrites import Graph
 from mxtrain.report import profile_advice, trace
@@ -196,7 +196,7 @@ def _graph_of(net: Block) -> Graph | None:
     compiled = getattr(net, "_cached_op", None)
     if compiled is None:
         return None
-    symbol = compiled.symbol if isinstance(compiled, OperatorForTraining) else net._cached_graph[1]
+    symbol = compiled.symbol if isinstance(compiled, OperatorByPurpose) else net._cached_graph[1]
     graph: Graph = json.loads(symbol.tojson(remove_amp_cast=False))
     return graph
 

@@ -200,7 +200,9 @@ def plain_and_rewritten(net: Builder) -> list[tuple[Any, Any]]:
     shapes = {"x": net.input_shape}
     plain = graph_rewrites.rewritten(net.symbol, shapes, chosen_rewrites.BEFORE_NARROWING)
     fast = graph_rewrites.rewritten(net.symbol, shapes, chosen_rewrites.rewrites(None))
-    return [(plain, plain), (graph_rewrites.rewritten(fast, shapes, chosen_rewrites.TRAINING_REWRITES), fast)]
+    purposes = (chosen_rewrites.TRAINING_REWRITES, chosen_rewrites.JUDGING_REWRITES)
+    training, judging = (graph_rewrites.rewritten(fast, shapes, each) for each in purposes)
+    return [(plain, plain), (training, judging)]
 
 
 def trained(symbol: Any, judging: Any, net: Builder, seed: int) -> dict[str, np.ndarray[Any, Any]]:

@@ -9,6 +9,7 @@ activation follows it. Arrays are in plain order on both sides.
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any, Callable, Mapping, NamedTuple
 
 from mxtrain import native
@@ -96,13 +97,19 @@ def with_channel_runs(graph: Graph, shapes: Shapes) -> Graph:
     return _with_operators(graph, wiring, _runs(graph, shapes, wiring))
 
 
+def with_evaluated_runs(graph: Graph, shapes: Shapes) -> Graph:
+    """Return the graph, which nothing goes back through, with our operator for each run, frozen norms among them."""
+    wiring = _wiring(graph)
+    return _with_operators(graph, wiring, _runs(graph, shapes, wiring, is_judging=True), is_judging=True)
+
+
 def with_judged_runs(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph, which nothing goes back through, with our operator for each run that has a hard swish.
 
     All others MXNet joins to the convolutions before them.
     """
     wiring = _wiring(graph)
-    runs = [run for run in _runs(graph, shapes, wiring) if HARD_SWISH in _activations(run)]
+    runs = [run for run in _runs(graph, shapes, wiring, is_judging=True) if HARD_SWISH in _activations(run)]
     return _with_operators(graph, wiring, runs, is_judging=True)
 
 
@@ -126,7 +133,8 @@ def _with_operators(graph: Graph, wiring: _Wiring, runs: list[_Run], is_judging:
 def inside_runs(graph: Graph, shapes: Shapes) -> set[int]:
     """Return the positions of the nodes behind which a cut would go through a run, or change which layers are one."""
     wiring, inside = _wiring(graph), set()
-    for run in _candidates(graph, shapes, wiring):
+    kinds = (_candidates(graph, shapes, wiring, is_judging) for is_judging in (False, True))
+    for run in dict.fromkeys(itertools.chain(*kinds)):
         first, *_ = _with_weights(run)
         within = [run.behind.end]
         for place in within:
@@ -143,17 +151,20 @@ def _wiring(graph: Graph) -> _Wiring:
     return _Wiring(graph["nodes"], users_of(graph), {head for head, *_ in graph["heads"]})
 
 
-def _runs(graph: Graph, shapes: Shapes, wiring: _Wiring) -> list[_Run]:
+def _runs(graph: Graph, shapes: Shapes, wiring: _Wiring, is_judging: bool = False) -> list[_Run]:
     """Return the runs of a graph that become operators of ours."""
-    return [run for run in _candidates(graph, shapes, wiring) if _stands_alone(wiring, run)]
+    return [run for run in _candidates(graph, shapes, wiring, is_judging) if _stands_alone(wiring, run)]
 
 
-def _candidates(graph: Graph, shapes: Shapes, wiring: _Wiring) -> list[_Run]:
-    """Return the runs of a graph, whatever is around them; none without the part in C."""
+def _candidates(graph: Graph, shapes: Shapes, wiring: _Wiring, is_judging: bool) -> list[_Run]:
+    """Return the runs of a graph, whatever is around them; none without the part in C.
+
+    Norms by running statistics alone, as `--freeze` makes them, are for a graph that `is_judging` as all others.
+    """
     if native.OPERATORS is None:
         return []
     wide = sorted(set(range(len(graph["nodes"]))) - in_bfloat16(graph))
-    norms = [_norm(wiring, place) for place in wide if _is_norm(graph, shapes, place)]
+    norms = [_norm(wiring, place) for place in wide if _is_norm(graph, shapes, place, is_judging)]
     by_place, by_end = {each.place: each for each in norms}, {each.end: each for each in norms}
     runs = []
     for place in wide:
@@ -173,15 +184,15 @@ def _with_weights(run: _Run) -> list[int]:
     return [place for place in nodes if place is not None]
 
 
-def _is_norm(graph: Graph, shapes: Shapes, place: int) -> bool:
-    """Return whether this is a BatchNorm of the channels of pictures, by the statistics of the batch."""
+def _is_norm(graph: Graph, shapes: Shapes, place: int, is_judging: bool) -> bool:
+    """Return whether this is a BatchNorm of the channels of pictures, in training by the statistics of the batch."""
     node = graph["nodes"][place]
     attributes = node.get("attrs", {})
     return (
         node["op"] in ("BatchNorm", norm_relus.JOINED)
         and are_float32(graph["nodes"][node["inputs"][GAMMA][0]])
         and attributes.get("output_mean_var", "False") == "False"
-        and attributes.get("use_global_stats", "False") == "False"
+        and (is_judging or attributes.get("use_global_stats", "False") == "False")
         and attributes.get("axis", "1") == "1"
         and len(shape_of(graph, shapes, *node["inputs"][0][:2])) == norm_relus.OF_PICTURES
     )

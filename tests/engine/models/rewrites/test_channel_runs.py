@@ -11,7 +11,11 @@ import pytest
 from mxtrain.models import chosen_rewrites, segments
 from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, joined_layers
-from mxtrain.models.rewrites.own.channel_runs import inside_runs, with_channel_runs
+from mxtrain.models.rewrites.own.channel_runs import (
+    inside_runs,
+    with_channel_runs,
+    with_evaluated_runs,
+)
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import DEPTHWISE_NORM, NORM, NORM_DEPTHWISE_NORM
 from tests.support.nets.symbols import operators
@@ -222,11 +226,20 @@ def test_a_norm_whose_relu_is_joined_never_gets_arrays_in_two_orders() -> None:
 
 
 @pytest.mark.parametrize("model", ["mobilenetv2_0.25", "mobilenetv3_large", "xception"])
-def test_no_cut_changes_what_is_a_run(model: str) -> None:
+@pytest.mark.parametrize(
+    "frozen",
+    [None, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2))],
+    ids=["none", "all", "every second norm"],
+)
+def test_no_cut_changes_what_is_a_run(model: str, frozen: int | None) -> None:
+    """Nor one of a net whose norms are frozen, which are runs of evaluations alone."""
     shapes: Any = {"data": (2, 3, 139, 139) if model == "xception" else (2, 3, 32, 32)}
     output = zoo.build(model, 5)(mx.sym.var("data"))
     output = graph_rewrites.rewritten(output, shapes, chosen_rewrites.rewrites(None))
     graph, shapes = graph_rewrites.nodes_and_shapes(output, shapes)
+    norms = [node for node in graph["nodes"] if "BatchNorm" in node["op"]]
+    for norm_of_graph in norms[::frozen] if frozen else []:
+        norm_of_graph["attrs"]["use_global_stats"] = "True"
     assert_cuts_keep_runs(graph, shapes)
 
 
@@ -247,9 +260,10 @@ def test_no_cut_changes_what_is_a_run_beside_norms_with_joined_relus() -> None:
 
 
 def assert_cuts_keep_runs(graph: Any, shapes: Any) -> None:
-    def names(of: Any, handed_on: Any = ()) -> list[str]:
-        ours = with_channel_runs(of, {**shapes, segments.HANDED_ON: handed_on})
-        return [node["name"] for node in ours["nodes"] if node["op"] in OURS]
+    def names(of: Any, handed_on: Any = ()) -> list[list[str]]:
+        of_parts = {**shapes, segments.HANDED_ON: handed_on}
+        ours = (with_runs(of, of_parts) for with_runs in (with_channel_runs, with_evaluated_runs))
+        return [[node["name"] for node in each["nodes"] if node["op"] in OURS] for each in ours]
 
     first, (head, *_) = segments.place_of(graph, "data"), graph["heads"]
     passages = segments.passages_of(graph, shapes, first)
@@ -257,7 +271,8 @@ def assert_cuts_keep_runs(graph: Any, shapes: Any) -> None:
     for place in passages:
         parts = segments.between(graph, first, [place, 0, 0]), segments.between(graph, place, head)
         handed_on = graph_rewrites.shape_of(graph, shapes, place, 0)
-        assert names(parts[0]) + names(parts[1], handed_on) == names(graph), graph["nodes"][place]["name"]
+        for before, behind, whole in zip(names(parts[0]), names(parts[1], handed_on), names(graph)):
+            assert before + behind == whole, graph["nodes"][place]["name"]
 
 
 def test_norms_of_another_axis_are_not_joined_to_convolutions() -> None:
