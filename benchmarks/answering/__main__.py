@@ -1,13 +1,14 @@
-"""Answers of trained nets, as predict computes them, against PyTorch's and ONNX Runtime's: all cores, float32.
+"""Answers of trained nets, as predict and as evaluate compute them, against PyTorch's and ONNX Runtime's, in float32.
 
     python -m benchmarks.step --setup      PyTorch in an environment of its own; once
-    python -m benchmarks.answering         five nets, one picture and 32 at a time: about a quarter of an hour
+    python -m benchmarks.answering         six nets, one picture and 32 at a time: about 20 minutes
     python -m benchmarks.answering --nets resnet50 --batches 1
 
 PyTorch computes the same net from the same weights in each form that it has: arrays as they are or with channels last,
-compiled, and compiled with weights as constants. ONNX Runtime computes what mxtrain exports. Each side is a process; in
-a round each has its turn while the others wait; shown are medians. All have to answer alike. Exit code 1 unless mxtrain
-is at least as fast as both everywhere.
+compiled, and compiled with weights as constants. ONNX Runtime computes what mxtrain exports. Each side is a process on
+all cores; in a round each has its turn while the others wait; shown are medians. All have to answer alike. Weights that
+evaluate judges may change from one evaluation to the next: PyTorch's form of constants is beside its best other one.
+Exit code 1 unless predict and evaluate are at least as fast as these forms of PyTorch and as ONNX Runtime everywhere.
 """
 
 from __future__ import annotations
@@ -18,44 +19,60 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
+from typing import List, Mapping, Sequence, Tuple
 
 from benchmarks.harness import environments, parsing
 from benchmarks.harness.tables import markdown
 from benchmarks.step.nets import NETS
-from benchmarks.step.sides import Side
+from benchmarks.step.sides import Side, compiled_before
 from mxtrain.core.system import kernels, machine
 
 PICTURES = [name for name, net in NETS.items() if net.unit == "images"]
-OURS, ONNX = "mxtrain", "onnxruntime"
-FORMS = ("contiguous", "channels_last", "compiled, channels_last", "compiled, frozen, channels_last")
+PREDICT, EVALUATE, ONNX = "mxtrain", "evaluate", "onnxruntime"
+FORMS = ("contiguous", "channels_last", "compiled, channels_last")
+FROZEN = "compiled, frozen, channels_last"
 LARGEST_DIFFERENCE = 1e-3  # of the mean size of answers
 
 
 def main() -> int:
     options = _parse()
     torch = environments.pytorch(options.envs, "torch", "answering")
-    rows, is_met = [], True
+    tables: dict[str, list[list[str]]] = {PREDICT: [], EVALUATE: []}
+    is_met = True
     for net in options.nets:
         for size in options.batches:
             found = measure(net, size, torch, options.rounds)
-            best = min((found[form], form) for form in FORMS)
-            ratios = best[0] / found[OURS], found[ONNX] / found[OURS]
-            is_met = is_met and min(ratios) >= 1
-            rates = [f"{size / found[side]:.1f}" for side in (OURS, best[1], ONNX)]
-            rows.append(
-                (
-                    f"{net}, {size}",
-                    rates[0],
-                    f"{rates[1]} {best[1]}",
-                    rates[2],
-                    *(f"{each:.2f}" for each in ratios),
-                )
-            )
-            print(*rows[-1], file=sys.stderr, flush=True)
+            for ours, row_of in ((PREDICT, predict_row), (EVALUATE, evaluate_row)):
+                rates, ratios = row_of({side: size / seconds for side, seconds in found.items()})
+                is_met = is_met and min(ratios) >= 1
+                row = [f"{net}, {size}", *rates, *(f"{each:.2f}" for each in ratios)]
+                tables[ours].append(row)
+                print(ours, *row, file=sys.stderr, flush=True)
     print(f"{machine.cpu()['name']}, {machine.usable_cores()} cores; oneDNN's kernels: {kernels.onednn()}\n")
-    names = ("net, pictures at a time", OURS, "torch, its best form", ONNX, "times torch", f"times {ONNX}")
-    print(markdown(names, rows))
+    torch_and_onnx = ("torch, its best form", ONNX, "times torch", f"times {ONNX}")
+    print(markdown(("net, pictures at a time", "predict", *torch_and_onnx), tables[PREDICT]), end="\n\n")
+    print(markdown(("net, pictures at a time", EVALUATE, "torch, frozen", *torch_and_onnx), tables[EVALUATE]))
     return 0 if is_met else 1
+
+
+Row = Tuple[List[str], List[float]]  # pictures a second, and how many times as fast we are
+
+
+def predict_row(rates: Mapping[str, float]) -> Row:
+    """Return predict's rate, PyTorch's in its best form and ONNX Runtime's, and ours over these two."""
+    return _row(rates, PREDICT, (*FORMS, FROZEN))
+
+
+def evaluate_row(rates: Mapping[str, float]) -> Row:
+    """Return evaluate's rate, PyTorch's with frozen weights, and in its best other form, and as `predict_row`."""
+    (ours, *others), ratios = _row(rates, EVALUATE, FORMS)
+    return [ours, f"{rates[FROZEN]:.1f}", *others], ratios
+
+
+def _row(rates: Mapping[str, float], ours: str, forms: Sequence[str]) -> Row:
+    best = max(forms, key=rates.__getitem__)
+    shown = [f"{rates[ours]:.1f}", f"{rates[best]:.1f} {best}", f"{rates[ONNX]:.1f}"]
+    return shown, [rates[ours] / rates[each] for each in (best, ONNX)]
 
 
 def measure(net: str, size: int, torch: Path, rounds: int) -> dict[str, float]:
@@ -63,10 +80,11 @@ def measure(net: str, size: int, torch: Path, rounds: int) -> dict[str, float]:
     with contextlib.ExitStack() as stack:
         weights = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "weights.npz"
         sides: dict[str, Side] = {}
-        for kind in (OURS, ONNX, *FORMS):  # the first one writes the weights
-            module = "torch_side" if kind in FORMS else "mxnet_side"
-            python = torch if kind in FORMS else sys.executable
-            side = Side([python, "-m", f"benchmarks.answering.{module}", net, size, kind, weights], {})
+        for kind in (PREDICT, EVALUATE, ONNX, *FORMS, FROZEN):  # the first one writes the weights
+            is_ours = kind in (PREDICT, EVALUATE, ONNX)
+            module, python = ("mxnet_side", sys.executable) if is_ours else ("torch_side", torch)
+            line = [python, "-m", f"benchmarks.answering.{module}", net, size, kind, weights]
+            side = Side(line, {} if is_ours else compiled_before(torch))
             sides[kind] = stack.enter_context(side)
             side.warm_up()
         for _ in range(rounds):
@@ -74,7 +92,7 @@ def measure(net: str, size: int, torch: Path, rounds: int) -> dict[str, float]:
                 side.measure()
     answers = {kind: side.losses[-1] for kind, side in sides.items()}
     for kind, answer in answers.items():
-        assert abs(answer / answers[OURS] - 1) < LARGEST_DIFFERENCE, (
+        assert abs(answer / answers[PREDICT] - 1) < LARGEST_DIFFERENCE, (
             f"{net}: {kind} answers otherwise: {answers}"
         )
     return {kind: statistics.median(side.seconds) for kind, side in sides.items()}

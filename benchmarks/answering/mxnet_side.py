@@ -1,7 +1,7 @@
 """mxtrain's process, and ONNX Runtime's with mxtrain's export: `mxnet_side.py NET BATCH KIND WEIGHTS.npz`.
 
-mxtrain's answers are those of `predict`, of a batch in memory. Its kind is "mxtrain", which writes the weights for the
-others, or "onnxruntime".
+Answers are those of a batch in memory. The kinds are "mxtrain", which answers as `predict` does and writes the weights
+for the others, "evaluate", and "onnxruntime".
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ def main() -> None:
     size = ("--batch-size", net.samples, "--micro-batch", net.samples, "--image-size", net.size)
     with build_net.compiling("off"):
         context = training.context_of(training.run_of("--model", net.model, *size), CLASSES)
-        make = answers_of_onnx if kind == "onnxruntime" else answers_of_mxtrain
-        turns.take_turns(make(context, batch(net)[0], Path(path)), 0)
+        turns.take_turns(KINDS[kind](context, batch(net)[0], Path(path)), 0)
 
 
-def answers_of_mxtrain(context: Any, data: Any, path: Path) -> Callable[[], float]:
+def answers_of_predict(context: Any, data: Any, path: Path) -> Callable[[], float]:
     """Return a function that answers a batch, and says the mean size of its answers; writes the weights."""
     from mxtrain.models.parameters import weights
     from mxtrain.models.rewrites import graph_rewrites, joined_layers
@@ -41,6 +40,15 @@ def answers_of_mxtrain(context: Any, data: Any, path: Path) -> Callable[[], floa
     return lambda: float(np.abs(context.net(arrays).asnumpy()).mean())
 
 
+def answers_of_evaluate(context: Any, data: Any, path: Path) -> Callable[[], float]:
+    """Return such a function that computes as evaluations do, by the weights at `path`."""
+    from mxtrain.runtime import mx
+
+    _load(context, path)
+    arrays = mx.nd.array(data)
+    return lambda: float(np.abs(context.net(arrays).asnumpy()).mean())
+
+
 def answers_of_onnx(context: Any, data: Any, path: Path) -> Callable[[], float]:
     """Return such a function of ONNX Runtime's, by the weights at `path`."""
     import onnxruntime
@@ -48,12 +56,8 @@ def answers_of_onnx(context: Any, data: Any, path: Path) -> Callable[[], float]:
     from mxtrain.core.system import machine
     from mxtrain.export import inference_graph
     from mxtrain.export.onnx import onnx_graph
-    from mxtrain.models.parameters import weights
-    from mxtrain.runtime import mx
 
-    named = weights.named_parameters(context.net)
-    for name, array in np.load(path).items():
-        named[name].set_data(mx.nd.array(array))
+    _load(context, path)
     model = onnx_graph.convert(inference_graph.of_net(context.net, context.task), len(data))
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = machine.usable_cores()
@@ -62,6 +66,17 @@ def answers_of_onnx(context: Any, data: Any, path: Path) -> Callable[[], float]:
     arrays = np.ascontiguousarray(data, dtype=np.float32)
     return lambda: float(np.abs(session.run(None, {entry.name: arrays})[0]).mean())
 
+
+def _load(context: Any, path: Path) -> None:
+    from mxtrain.models.parameters import weights
+    from mxtrain.runtime import mx
+
+    named = weights.named_parameters(context.net)
+    for name, array in np.load(path).items():
+        named[name].set_data(mx.nd.array(array))
+
+
+KINDS = {"mxtrain": answers_of_predict, "evaluate": answers_of_evaluate, "onnxruntime": answers_of_onnx}
 
 if __name__ == "__main__":
     main()

@@ -51,9 +51,13 @@ def ours(name: str, amp: str, weights: Path) -> Side:
 
 
 def theirs(torch: Path, name: str, amp: str, form: str, weights: Path) -> Side:
-    # torch.compile keeps what it has compiled: a second run need not wait for it.
-    kept = {"TORCHINDUCTOR_CACHE_DIR": str(torch.parents[1] / "compiled")}
-    return Side([torch, "-m", "benchmarks.step.torch_side", name, amp, form, weights], kept)
+    line: list[object] = [torch, "-m", "benchmarks.step.torch_side", name, amp, form, weights]
+    return Side(line, compiled_before(torch))
+
+
+def compiled_before(torch: Path) -> dict[str, str]:
+    """Return the settings by which torch.compile keeps what it has compiled: a second run need not wait for it."""
+    return {"TORCHINDUCTOR_CACHE_DIR": str(torch.parents[1] / "compiled")}
 
 
 def forms(net: Net) -> list[str]:

@@ -1,4 +1,4 @@
-"""The comparison of answers: mxtrain's and ONNX Runtime's process answer alike, from the same weights."""
+"""The comparison of answers: mxtrain's processes and ONNX Runtime's answer alike, from the same weights."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.answering.__main__ import EVALUATE, FORMS, FROZEN, ONNX, PREDICT, evaluate_row, predict_row
 from benchmarks.step.sides import Side
 
 
-def test_both_sides_answer_alike(tmp_path: Path) -> None:
+def test_all_sides_answer_alike(tmp_path: Path) -> None:
     answers = []
-    for kind in ("mxtrain", "onnxruntime"):
+    for kind in (PREDICT, EVALUATE, ONNX):
         line = [sys.executable, "-m", "benchmarks.answering.mxnet_side", "small", 3, kind, tmp_path / "w.npz"]
         with Side(line, {}) as side:
             side.measure()
             answers.append(side.losses[-1])
-    assert answers[0] == pytest.approx(answers[1], rel=1e-4)
+    assert answers[1:] == pytest.approx([answers[0]] * 2, rel=1e-4)
     assert answers[0] > 0
+
+
+def test_evaluations_are_held_against_weights_that_may_change() -> None:
+    rates = {PREDICT: 30.0, EVALUATE: 20.0, ONNX: 25.0, FROZEN: 24.0, **dict.fromkeys(FORMS, 10.0)}
+    rates[FORMS[1]] = 16.0
+    assert predict_row(rates) == (["30.0", f"24.0 {FROZEN}", "25.0"], [1.25, 1.2])
+    assert evaluate_row(rates) == (["20.0", "24.0", f"16.0 {FORMS[1]}", "25.0"], [1.25, 0.8])
