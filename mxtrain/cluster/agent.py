@@ -133,6 +133,10 @@ class Agent(WorkerGroup):
         return self.assignment.owners
 
     @property
+    def memory_sockets(self) -> Sequence[int]:
+        return self.assignment.memory_sockets
+
+    @property
     def remarks(self) -> Sequence[str]:
         return self.assignment.remarks
 
@@ -260,9 +264,7 @@ class Agent(WorkerGroup):
                 self._send_heartbeat(now)
                 last_sent = now
             due = min(last_sent + self._timeouts.heartbeat, last_look + ps_lite.POLL_SECONDS)
-            if not self._channel.wait_readable(due - now):
-                continue
-            for message, raw in self._channel.receive():
+            for message, raw in self._channel.receive() if self._channel.wait_readable(due - now) else ():
                 last_heard, self._has_heard = time.monotonic(), True
                 if message["kind"] == "verdict":
                     return verdicts.from_message(message)
@@ -310,10 +312,8 @@ class Agent(WorkerGroup):
                 idle = now - reported if self._is_assigned and not self._in_sum else 0.0
                 note, self._note = self._note, None
                 with contextlib.suppress(Closed):  # reading tells why
-                    stage = ps_lite.THREADS.stage
-                    self._channel.send(
-                        {"kind": "heartbeat", "phase": phase, "step": step, "idle": idle, "ps_lite": stage}
-                    )
+                    report = {"phase": phase, "step": step, "idle": idle, "ps_lite": ps_lite.THREADS.stage}
+                    self._channel.send({"kind": "heartbeat", **report})
                     if note is not None:
                         self._channel.send({"kind": "note", "note": note})
             finally:

@@ -79,6 +79,11 @@ class WorkerGroup(Protocol):
         ...
 
     @property
+    def memory_sockets(self) -> Sequence[int]:
+        """Numbers of the sockets at which servers take in this worker's memory; empty where they are elsewhere."""
+        ...
+
+    @property
     def remarks(self) -> Sequence[str]:
         """Sentences for the log, on what makes the workers' last bits differ."""
         ...
@@ -116,6 +121,7 @@ class SingleWorker(WorkerGroup):
     hosts = (os.uname().nodename,)
     peers: Sequence[Peer] = ()
     owners: Sequence[int] = ()
+    memory_sockets: Sequence[int] = ()
 
     def sum(self, values: npt.ArrayLike) -> Doubles:
         import numpy as np  # not needed by --help

@@ -17,7 +17,7 @@ import math
 from typing import Any, NamedTuple, Sequence
 
 from mxtrain.kvstore.compression import TernaryCompressor
-from mxtrain.kvstore.store import push_sums, wait_for
+from mxtrain.kvstore.store import new_arrays, push_sums, wait_for
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Device, NDArray, SummingStore
 
@@ -55,14 +55,13 @@ class Buckets:
     ):
         self.kv = kv
         layout = lay_out(shapes, int(bucket_mb * 1e6 / BYTES_OF_FLOAT))
-        self.buckets = [
-            Bucket(f"{name}-{number}", segments, context or mx.cpu())
-            for number, segments in enumerate(layout)
-        ]
+        keys = [f"{name}-{number}" for number in range(len(layout))]
+        sizes = [segments[-1].offset + _size(segments[-1]) for segments in layout]
+        # Ends with a barrier, so no worker pushes before the servers know every key. Each later pull answers a push by
+        # the same worker, and servers answer when all workers have pushed: none can run ahead.
+        flats = new_arrays(kv, keys, sizes, context or mx.cpu())
+        self.buckets = [*map(Bucket, keys, layout, flats)]
         self.views = _views(shapes, self.buckets, context or mx.cpu())
-        # `init` ends with a barrier, so no worker pushes before the servers know every key. Each later pull answers
-        # a push by the same worker, and servers answer when all workers have pushed: none can run ahead.
-        kv.init([bucket.key for bucket in self.buckets], [bucket.flat for bucket in self.buckets])
         self.is_rounded = False  # to bfloat16, between hosts
         self.compressors = {}
         if threshold:
@@ -116,9 +115,8 @@ class Buckets:
 class Bucket:
     """A flat array under one key, and the segments of other arrays that it holds."""
 
-    def __init__(self, key: str, segments: Sequence[Segment], context: Device | None):
-        self.key, self.segments = key, segments
-        self.flat = mx.nd.zeros((segments[-1].offset + _size(segments[-1]),), ctx=context)
+    def __init__(self, key: str, segments: Sequence[Segment], flat: NDArray):
+        self.key, self.segments, self.flat = key, segments, flat
 
     def copy_in(self, arrays: Sequence[NDArray], views: Sequence[NDArray]) -> None:
         """Copy the arrays' segments into the bucket, where they are not computed there."""

@@ -36,12 +36,20 @@ class ApplyUpdates:
     num_updates: int
 
 
-Command = Union[SetLearningRate, Assign, ApplyUpdates]
+@dataclasses.dataclass(frozen=True)
+class AddInMemory:
+    """Add arrays where they lie, of which the memory has been given to this server (`workers_memory.py`)."""
+
+
+OfUpdater = Union[SetLearningRate, Assign, ApplyUpdates]
+Command = Union[OfUpdater, AddInMemory]
 COMMAND_TYPES: dict[str, Any] = {
     "set_learning_rate": SetLearningRate,
     "assign": Assign,
     "apply_updates": ApplyUpdates,
+    "add_in_memory": AddInMemory,
 }
+HEAD = 0  # of commands that reach Python on a server
 SMALLEST = {"learning_rate": 0, "stride": 2, "num_updates": 0}
 
 

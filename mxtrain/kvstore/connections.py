@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 import time
 import weakref
 from typing import Collection, Dict, Iterator, Tuple
@@ -89,6 +90,18 @@ def settle(ends: Collection[socket.socket]) -> None:
         _open.add(connection)
         connection.settimeout(None)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+
+
+def send_file(connection: socket.socket, descriptor: int) -> None:
+    """Send an open file, beside one byte."""
+    content = descriptor.to_bytes(4, sys.byteorder)
+    connection.sendmsg([ACCEPTED], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, content)])
+
+
+def receive_file(connection: socket.socket) -> int | None:
+    """Wait for an open file, and return its descriptor; None where the other side has ended."""
+    _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+    return int.from_bytes(ancillary[0][2][:4], sys.byteorder) if ancillary else None
 
 
 def _read_line(connection: socket.socket) -> bytes:

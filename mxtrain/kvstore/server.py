@@ -17,6 +17,7 @@ from mxtrain.core.errors import RESTART_ME, USAGE, OutOfMemory, as_stop
 from mxtrain.kvstore import commands, unpickle
 from mxtrain.kvstore.server_updater import ServerUpdater
 from mxtrain.kvstore.store import starting_ps_lite
+from mxtrain.kvstore.workers_memory import WorkersMemory
 from mxtrain.optim import extra_optimizers
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import KVStore
@@ -52,6 +53,10 @@ class Controller:
     def __init__(self, store: KVStore, agent: Agent):
         self.store, self.agent = store, agent
         self.updater: ServerUpdater | None = None
+        self.memory: WorkersMemory | None = None
+        assignment = agent.assignment
+        for number in assignment.memory_sockets:
+            self.memory = WorkersMemory(number, assignment.num_workers, self._fail_in_memory)
 
     def __call__(self, head: int, body: bytes, _: Any) -> None:
         """Execute a command; called by ps-lite, which prints and ignores exceptions, so an error ends the attempt.
@@ -63,13 +68,31 @@ class Controller:
                 raise ValueError(f"a command with head {head}")
             if not body.startswith(b"{"):
                 self._set_optimizer(unpickle.loads(body, known_classes()))
-            elif self.updater is None:
-                raise ValueError(f"{body[:200]!r} before an optimizer")
             else:
-                self.updater.execute(commands.parse(body))
+                self._execute(commands.parse(body))
         except Exception as error:
             self._end_if_short_of_memory(error)
             self.agent.fail(RESTART_ME, f"refused a command: {error}; {ps_lite.STRANGERS}")
+
+    def _execute(self, command: commands.Command) -> None:
+        if isinstance(command, commands.AddInMemory):
+            if self.memory is None:
+                raise ValueError(f"{commands.text(command)} where no memory is shared")
+            self.store._set_updater(functools.partial(self._add, self.memory))
+        elif self.updater is not None:
+            self.updater.execute(command)
+        else:
+            raise ValueError(f"{commands.text(command)} before an optimizer")
+
+    def _add(self, memory: WorkersMemory, key: int, pushed: NDArray, stored: NDArray) -> None:
+        try:
+            memory.add(key, pushed, stored)
+        except Exception as error:
+            self._fail_in_memory(error)
+
+    def _fail_in_memory(self, error: Exception) -> None:
+        self._end_if_short_of_memory(error)
+        self.agent.fail(RESTART_ME, f"sums in the workers' memory failed: {type(error).__name__}: {error}")
 
     def _set_optimizer(self, optimizer: object) -> None:
         if not isinstance(optimizer, mx.optimizer.Optimizer):

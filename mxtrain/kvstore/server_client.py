@@ -19,15 +19,13 @@ from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.config.components.stores import is_async
 from mxtrain.core.errors import UsageError
 from mxtrain.core.params_file import Arrays
-from mxtrain.kvstore.commands import ApplyUpdates, Assign, Command, SetLearningRate, text
+from mxtrain.kvstore.commands import HEAD, ApplyUpdates, Assign, Command, SetLearningRate, text
 from mxtrain.kvstore.server_updater import CLOCK
 from mxtrain.kvstore.store import open_servers
 from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.optimizer_state import state_arrays
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
-
-COMMAND_HEAD = 0  # of the commands that reach Python on a server
 
 
 class ServerClient:
@@ -42,7 +40,7 @@ class ServerClient:
         # ps-lite gives a small array to server (key * 9973) % servers and splits a large one by its size: with a
         # multiple of the servers between their keys, a parameter and its state lie on the same server, split alike.
         self.stride = -(-(len(parameters) + 1) // num_servers) * num_servers
-        self.store = open_servers(kvstore)
+        self.store = open_servers(kvstore, group)
         self.rate, self.num_updates = optimizer.lr, 0
         self.is_sync = not is_async(kvstore)
         fresh = self._fresh_state()
@@ -183,7 +181,7 @@ class ServerClient:
         return mx.nd.array(clock, dtype="float64")
 
     def _command(self, command: Command) -> None:
-        self.store._send_command_to_servers(COMMAND_HEAD, text(command))
+        self.store._send_command_to_servers(HEAD, text(command))
 
 
 def _zeros_like(array: NDArray) -> NDArray:

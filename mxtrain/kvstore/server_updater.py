@@ -11,7 +11,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from mxtrain.kvstore.commands import Assign, Command, SetLearningRate
+from mxtrain.kvstore.commands import Assign, OfUpdater, SetLearningRate
 from mxtrain.optim.optimizer_state import state_arrays
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Optimizer
@@ -31,7 +31,7 @@ class ServerUpdater:
             int, dict[int, Any]
         ] = {}  # by a parameter's key, its state's arrays by their place
 
-    def execute(self, command: Command) -> None:
+    def execute(self, command: OfUpdater) -> None:
         """Change the learning rate, or what following pushes mean."""
         if isinstance(command, SetLearningRate):
             self.optimizer.set_learning_rate(command.learning_rate)

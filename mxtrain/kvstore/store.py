@@ -4,29 +4,51 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Iterator
+from typing import Iterator, Sequence
 
 from mxtrain.cluster import ps_lite, unix_sockets
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.config.components import stores
 from mxtrain.core.errors import RestartMe
+from mxtrain.kvstore import shared_servers
 from mxtrain.kvstore.allreduce.store import AllreduceStore
+from mxtrain.kvstore.shared_servers import SharedServersStore
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import KVStore, NDArray, SummingStore
+from mxtrain.runtime.types import Device, KVStore, NDArray, SummingStore
 
 
 def open_store(name: str, group: WorkerGroup) -> SummingStore:
     """Return the store `name` (`dist_sync`, `allreduce`, ...) of the workers `group`, connected to all of them."""
     if stores.has_servers(name):
-        return open_servers(name)
+        kv, servers = _servers(name), shared_servers.connect(group)
+        return SharedServersStore(kv, servers) if servers else kv
     numbers, hosts = [peer.number for peer in group.peers], [str(peer.host) for peer in group.peers]
     return AllreduceStore(group.rank, numbers, hosts)
 
 
-def open_servers(name: str) -> KVStore:
-    """Return MXNet's store `name`, connected to the servers and all other processes of the cluster."""
+def open_servers(name: str, group: WorkerGroup) -> KVStore:
+    """Return MXNet's store `name`, connected to the servers and all other processes; it shares no memory with them."""
+    kv = _servers(name)
+    for server in shared_servers.connect(group):  # servers wait for all workers
+        server.close()
+    return kv
+
+
+def _servers(name: str) -> KVStore:
     with starting_ps_lite():
         return mx.kv.create(name)
+
+
+def new_arrays(kv: SummingStore, keys: Sequence[str], sizes: Sequence[int], context: Device) -> list[NDArray]:
+    """Return zeros of these sizes, known to the store by these keys; where it can it adds them where they are.
+
+    All workers call it, with the same keys of the same sizes, and none continues before all have.
+    """
+    if isinstance(kv, (AllreduceStore, SharedServersStore)) and context == mx.cpu():
+        return kv.new_arrays(keys, sizes)
+    arrays = [mx.nd.zeros((size,), ctx=context) for size in sizes]
+    kv.init(list(keys), arrays)
+    return arrays
 
 
 def push_sums(kv: SummingStore, key: str, array: NDArray, is_rounded: bool) -> None:

@@ -32,6 +32,8 @@ class Assignment:
     )
     peers: tuple[Any, ...] = ()  # of a job without ps-lite: see `worker_group.Peer`
     owners: tuple[int, ...] = ()  # numbers of the sockets of servers that own the weights, by index
+    # Numbers of the sockets at which servers take in workers' memory, by index; for a server its own.
+    memory_sockets: tuple[int, ...] = ()
     threads: int = 0  # of an operator on such a server: as many as on workers, as last bits depend on them
     here: tuple[int, ...] = ()  # for the process that starts its host's gateway: `gateway/routes.py`
     elsewhere: tuple[Any, ...] = ()
@@ -64,6 +66,8 @@ def assign_ranks(
     has_ps_lite = bool(servers) and not has_owners
     gateways = routes.plan(infos, has_ps_lite)
     several_disks = len({info.folder for info in workers}) > 1
+    shares_memory = has_ps_lite and uses_unix_sockets and not gateways[0].number
+    memory_sockets = routes.draw(len(servers)) if shares_memory else ()
     peers = () if has_ps_lite else _peers(infos, gateways, workers)
     owners = _owners(infos, gateways) if has_owners else ()
     assignments, problems = [], rendezvous.remarks(infos)
@@ -84,6 +88,7 @@ def assign_ranks(
                 socket_number=gateway.number,
                 peers=peers,
                 owners=owners,
+                memory_sockets=_used(memory_sockets, info, rendezvous.in_order(servers)),
                 threads=rendezvous.threads_of(workers[0], workers) if has_owners else 0,
                 here=gateway.here,
                 elsewhere=gateway.elsewhere,
@@ -95,6 +100,14 @@ def assign_ranks(
             )
         )
     return assignments
+
+
+def _used(sockets: tuple[int, ...], info: NodeInfo, servers: Sequence[NodeInfo]) -> tuple[int, ...]:
+    """Return those of the servers' `sockets` that a process uses: a worker all, a server its own."""
+    if info in servers:
+        place = servers.index(info)
+        return sockets[place : place + 1]
+    return sockets if info.role == "worker" else ()
 
 
 def _peers(

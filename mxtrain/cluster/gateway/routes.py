@@ -37,7 +37,7 @@ def plan(infos: Sequence[NodeInfo], has_ps_lite: bool) -> list[GatewayPlan]:
     has_gateways = all(info.gateway for info in infos)
     if not has_gateways and has_ps_lite:
         return [GatewayPlan()] * len(infos)
-    numbers = random.SystemRandom().sample(NUMBERS, len(infos))
+    numbers = draw(len(infos))
     if not has_gateways:
         return [GatewayPlan(number) for number in numbers]
     scheduler = next(number for info, number in zip(infos, numbers) if info.role == "scheduler")
@@ -55,6 +55,11 @@ def plan(infos: Sequence[NodeInfo], has_ps_lite: bool) -> list[GatewayPlan]:
         routes = (tuple(here), tuple(elsewhere)) if is_starter else ()
         plans.append(GatewayPlan(number, scheduler, *routes))
     return plans
+
+
+def draw(count: int) -> tuple[int, ...]:
+    """Return numbers of sockets that no other job of a host has."""
+    return tuple(random.SystemRandom().sample(NUMBERS, count))
 
 
 def namespace_of(info: NodeInfo) -> Namespace:

@@ -6,21 +6,18 @@ alone, which are read without spinning. What is handled at once is small enough 
 
 from __future__ import annotations
 
-import math
-import mmap
-import os
 from typing import Callable, Sequence
 
 import numpy as np
 
 from mxtrain.data.fields import Array
+from mxtrain.kvstore import shared_arrays
 from mxtrain.kvstore.allreduce.partition import PIECE, SMALL, chunks, owned
 from mxtrain.kvstore.allreduce.peers import Peers
+from mxtrain.kvstore.shared_arrays import CHUNK
 
-BYTES_OF_FLOAT = 4
 # A worker that has begun with a piece has been signalled by all that they have done with the one before it.
 NUM_SLOTS = 2
-CHUNK = 1 << 16  # elements that are still in a core's own cache when they are read again
 
 
 class HostSums:
@@ -33,13 +30,42 @@ class HostSums:
         self._peers, self._across = peers, across
         self._leader, self._index = members[0], members.index(peers.rank)
         self._others = [member for member in members if member != peers.rank]
-        self._slots = _shared_rows(peers, self._leader, self._others)
+        self._slots = np.split(self.new_rows(NUM_SLOTS * PIECE), NUM_SLOTS, axis=1)
         self._slot = 0
+
+    def new_rows(self, count: int) -> Array:
+        """Return zeros in memory that the workers share, a row of so many numbers for each; all call it."""
+        num_rows = len(self._others) + 1
+        if self._leader == self._peers.rank:
+            descriptor = shared_arrays.open_file(num_rows * count)
+            self._peers.send_file(self._others, descriptor)
+        else:
+            descriptor = self._peers.receive_file(self._leader)
+        return shared_arrays.map_file(descriptor, num_rows * count).reshape(num_rows, count)
+
+    def own_row(self, rows: Array) -> Array:
+        """Return this worker's of the `new_rows`."""
+        own: Array = rows[self._index]
+        return own
+
+    def add_rows(self, rows: Array) -> None:
+        """Replace each of the workers' rows by their sum; all call this with the same ones, once theirs is there."""
+        self._meet()
+        own = owned(rows.shape[1], self._index, len(rows))
+        others = [each[own] for number, each in enumerate(rows) if number != self._index]
+        if self._across is None:
+            shared_arrays.add_in_place([rows[self._index][own], *others])
+            self._meet()
+            return
+        self._sum_over_hosts(rows)
+        if self._index:
+            rows[self._index] = rows[0]
+        self._meet()
 
     def add(self, numbers: Array) -> None:
         """Replace flat float32 numbers by the sums over all workers, which call this with as many."""
         for piece in chunks(numbers, PIECE):
-            rows = self._slots[self._slot, :, : len(piece)]
+            rows = self._slots[self._slot][:, : len(piece)]
             self._slot = (self._slot + 1) % NUM_SLOTS
             if self._across is not None:
                 self._add_across(piece, rows)
@@ -72,10 +98,15 @@ class HostSums:
 
     def _add_across(self, piece: Array, rows: Array) -> None:
         """Add to the leader's row, which it then sums over hosts."""
-        assert self._across is not None
         rows[self._index] = piece
         self._meet()
-        total, *terms = rows[:, owned(len(piece), self._index, len(rows))]
+        self._sum_over_hosts(rows)
+        piece[:] = rows[0]
+
+    def _sum_over_hosts(self, rows: Array) -> None:
+        """Have the leader's row replaced by the sum of all hosts' rows."""
+        assert self._across is not None
+        total, *terms = rows[:, owned(rows.shape[1], self._index, len(rows))]
         for term in terms:
             np.add(total, term, out=total)
         if self._index == 0:
@@ -85,23 +116,7 @@ class HostSums:
         else:
             self._peers.send_signal([self._leader])
             self._peers.receive_signal([self._leader])
-        piece[:] = rows[0]
 
     def _meet(self) -> None:
         self._peers.send_signal(self._others)
         self._peers.receive_signal(self._others)
-
-
-def _shared_rows(peers: Peers, leader: int, others: Sequence[int]) -> Array:
-    """Return memory that the workers of a host share: slots of a row for each."""
-    shape = NUM_SLOTS, len(others) + 1, PIECE
-    num_bytes = math.prod(shape) * BYTES_OF_FLOAT
-    if leader == peers.rank:
-        descriptor = os.memfd_create("mxtrain-allreduce")
-        os.ftruncate(descriptor, num_bytes)
-        peers.send_file(others, descriptor)
-    else:
-        descriptor = peers.receive_file(leader)
-    memory = mmap.mmap(descriptor, num_bytes)  # goes with the last array that lies in it
-    os.close(descriptor)
-    return np.frombuffer(memory, np.float32).reshape(shape)

@@ -54,16 +54,15 @@ class Peers:
     def receive_file(self, rank: int) -> int:
         """Wait for the descriptor of an open file, and return it."""
         self._wait(rank)
-        _, ancillary, _, _ = self.data[rank].recvmsg(1, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
-        if not ancillary:
+        descriptor = connections.receive_file(self.data[rank])
+        if descriptor is None:
             raise self._gone(rank)
-        return int.from_bytes(ancillary[0][2][:4], "little")
+        return descriptor
 
     def send_file(self, ranks: Sequence[int], descriptor: int) -> None:
-        content = descriptor.to_bytes(4, "little")
         for other in ranks:
             with contextlib.suppress(OSError):
-                self.data[other].sendmsg([SIGNAL], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, content)])
+                connections.send_file(self.data[other], descriptor)
 
     def look(self) -> None:
         """RestartMe if any worker is gone; does not wait."""

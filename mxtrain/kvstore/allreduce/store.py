@@ -17,6 +17,7 @@ import numpy as np
 
 from mxtrain.core.errors import RestartMe
 from mxtrain.data.fields import Array
+from mxtrain.kvstore import shared_arrays
 from mxtrain.kvstore.allreduce import peers
 from mxtrain.kvstore.allreduce.host_sums import HostSums
 from mxtrain.kvstore.allreduce.network_sums import NetworkSums
@@ -39,7 +40,10 @@ class AllreduceStore:
     def __init__(self, rank: int, numbers: Sequence[int], hosts: Sequence[str], seconds: float = 60.0):
         self.rank, self.num_workers = rank, len(numbers)
         self._peers = peers.connect(rank, numbers, seconds)
-        self._network, self._add = _summation(self._peers, hosts)
+        self._host, self._network, self._add = _summation(self._peers, hosts)
+        self._rows: dict[
+            str, Array
+        ] = {}  # of arrays that are added where they are: those of the host's workers
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._pending: Counter[str] = Counter()
         self._changed = threading.Condition()
@@ -60,12 +64,30 @@ class AllreduceStore:
         if total[0] != own * self.num_workers:
             raise RuntimeError(f"other workers sum others than {text}")
 
+    def new_arrays(self, keys: Sequence[str], sizes: Sequence[int]) -> list[NDArray]:
+        """Return zeros of these sizes, in memory that the host's workers share, known to the store by these keys."""
+        if self._host is None:
+            arrays = [mx.nd.zeros((size,)) for size in sizes]
+        else:
+            arrays = self._new_shared(self._host, keys, sizes)
+        self.init(keys, arrays)
+        return arrays
+
+    def _new_shared(self, host: HostSums, keys: Sequence[str], sizes: Sequence[int]) -> list[NDArray]:
+        starts, count = shared_arrays.lay_out(sizes)
+        made: list[Array] = []
+        self._put(START, lambda: made.append(host.new_rows(count)))
+        self.wait(START)
+        places = [slice(start, start + size) for start, size in zip(starts, sizes)]
+        self._rows.update((key, made[0][:, place]) for key, place in zip(keys, places))
+        return [shared_arrays.in_memory(host.own_row(made[0])[place]) for place in places]
+
     def pushpull(self, key: str, value: NDArray, is_rounded: bool = False) -> None:
         """Have `value` replaced by its sum over all workers, once what MXNet was asked to write to it is there.
 
         `is_rounded` the sums of a host travel to others in bfloat16, and so do all sums back.
         """
-        self._put(key, lambda: self._add_array(value, is_rounded))
+        self._put(key, lambda: self._add_array(key, value, is_rounded))
 
     def wait(self, key: str) -> None:
         """Wait until the sums of a key are there; raises what kept them from it."""
@@ -109,9 +131,13 @@ class AllreduceStore:
             self._failure = error
             self._changed.notify_all()
 
-    def _add_array(self, array: NDArray, is_rounded: bool) -> None:
+    def _add_array(self, key: str, array: NDArray, is_rounded: bool) -> None:
         if self._network is not None:
             self._network.is_rounded = is_rounded
+        if self._host is not None and key in self._rows:
+            array.wait_to_read()
+            self._host.add_rows(self._rows[key])
+            return
         if array.context.device_type.startswith("cpu"):
             self._add(memory(array))
             return
@@ -123,8 +149,11 @@ class AllreduceStore:
 
 def _summation(
     connected: peers.Peers, hosts: Sequence[str]
-) -> tuple[NetworkSums | None, Callable[[Array], None]]:
-    """Return how this worker sums: within its host first, then over hosts, of each of which one worker does it."""
+) -> tuple[HostSums | None, NetworkSums | None, Callable[[Array], None]]:
+    """Return how this worker sums: within its host first, then over hosts, of each of which one worker does it.
+
+    Without others on its host, or without a part over hosts, there is None of that.
+    """
     own = hosts[connected.rank]
     members = [rank for rank, host in enumerate(hosts) if host == own]
     leaders = [hosts.index(host) for host in dict.fromkeys(hosts)]
@@ -132,8 +161,9 @@ def _summation(
     network = NetworkSums(connected, leaders) if is_leader else None
     over_hosts = _nothing if network is None else network.add
     if len(members) == 1:
-        return network, over_hosts
-    return network, HostSums(connected, members, over_hosts if len(leaders) > 1 else None).add
+        return None, network, over_hosts
+    host = HostSums(connected, members, over_hosts if len(leaders) > 1 else None)
+    return host, network, host.add
 
 
 def _nothing(_: Array) -> None:

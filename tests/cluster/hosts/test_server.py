@@ -26,7 +26,7 @@ def train_on(group: Any, folder: Path) -> None:
     from mxtrain.kvstore.store import open_servers
     from mxtrain.runtime import mx
 
-    store = open_servers("dist_async")
+    store = open_servers("dist_async", group)
     store.init(0, mx.nd.ones((4,)))
     if group.rank == 0:
         store.set_optimizer(mx.optimizer.SGD(learning_rate=0.5))
@@ -46,7 +46,7 @@ def fail_to_update(group: Any, folder: Path) -> None:
     from mxtrain.kvstore.store import open_servers
     from mxtrain.runtime import mx
 
-    store = open_servers("dist_async")
+    store = open_servers("dist_async", group)
     store.init(0, mx.nd.ones((4,)))
     if group.rank == 0:
         store.set_optimizer(mx.optimizer.Optimizer())  # which has no update
@@ -143,12 +143,16 @@ def test_on_one_machine_only_the_scheduler_listens_and_private_sockets_lose_thei
 ) -> None:
     with job(tmp_path, train_late) as processes:
         paths = early_sockets(processes)
-        modes = {stat.S_IMODE(path.stat().st_mode) for path in paths}
+        for_memory = memory_socket(tmp_path)
+        modes = {stat.S_IMODE(for_memory.stat().st_mode)} | {
+            stat.S_IMODE(path.stat().st_mode) for path in paths
+        }
         (tmp_path / "go").touch()
         wait_for(tmp_path / "trained", processes)
         found = {name: listeners(process.pid) for name, process in processes.items()}
         paths += unix_paths(processes["worker-1"].pid)
         assert len(paths) == len(processes), "each has a unix socket"
+        paths.append(for_memory)
         end = time.monotonic() + 20
         while any(path.exists() for path in paths) and time.monotonic() < end:
             time.sleep(0.02)
@@ -166,9 +170,17 @@ def test_on_one_machine_only_the_scheduler_listens_and_private_sockets_lose_thei
 
 def train_late(group: Any, folder: Path) -> None:
     """As `train_on`, but the second worker is not there for ps-lite before there is FOLDER/go."""
+    if not group.rank:
+        (folder / "numbers").write_text(" ".join(map(str, group.memory_sockets)))
     while group.rank and not (folder / "go").exists():
         time.sleep(0.01)
     train_on(group, folder)
+
+
+def memory_socket(folder: Path) -> Path:
+    """The socket at which the server waits for the workers' memory."""
+    (number,) = (folder / "numbers").read_text().split()
+    return Path("/tmp") / number
 
 
 def early_sockets(processes: Processes) -> list[Path]:
@@ -192,7 +204,7 @@ def test_another_user_cannot_connect_whatever_the_umask_is(
     before = os.umask(0)
     try:
         with job(tmp_path, train_late) as processes, socket.socket(socket.AF_UNIX) as open_to_all:
-            paths = early_sockets(processes)
+            paths = [*early_sockets(processes), memory_socket(tmp_path)]
             open_folder = tmp_path / "open"
             open_folder.mkdir(mode=0o755)
             monkeypatch.chdir(open_folder)  # what lies above need not be open to others
@@ -202,7 +214,7 @@ def test_another_user_cannot_connect_whatever_the_umask_is(
             assert all(path.exists() for path in paths)
     finally:
         os.umask(before)
-    assert len(paths) >= 3 and reached == [False] * len(paths) + [True]
+    assert len(paths) >= 4 and reached == [False] * len(paths) + [True]
 
 
 def reached_by_nobody(paths: list[Path]) -> list[bool]:

@@ -81,6 +81,7 @@ def add_over_workers(group: Any, folder: Path) -> None:
         "finite": [],
         "blocks": [int(shared.ends[-1])],
         "buckets": [len(buckets.buckets)],
+        "memory": [len(group.memory_sockets)],
     }
     for step in range(len(STEPS)):
         expected = totals(alone, step, range(NUM))
@@ -168,12 +169,24 @@ def sums_travel_while_others_are_computed(group: Any, kv: Any) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("num_workers", "num_servers"),
-    [(3, 2), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((2, 1), (5, 1), (2, 0), (3, 0), (5, 0)))],
+    ("num_workers", "num_servers", "over_tcp"),
+    [
+        (3, 2, False),
+        *(
+            pytest.param(*numbers, over_tcp, marks=pytest.mark.slow)
+            for over_tcp, of_jobs in (
+                (False, ((2, 1), (5, 1), (2, 0), (3, 0), (5, 0))),
+                (True, ((2, 1), (3, 2), (5, 1))),
+            )
+            for numbers in of_jobs
+        ),
+    ],
 )
 def test_workers_have_the_sums_of_one_process_to_the_bit(
-    tmp_path: Path, num_workers: int, num_servers: int
+    tmp_path: Path, num_workers: int, num_servers: int, over_tcp: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if over_tcp:  # where servers share no memory with workers
+        monkeypatch.setenv("DMLC_LOCAL", "0")
     with job(tmp_path, add_over_workers, num_workers, num_servers) as processes:
         codes = ended(processes)
     assert set(codes.values()) == {0}, (tmp_path / "worker-0.log").read_text()
@@ -185,6 +198,7 @@ def test_workers_have_the_sums_of_one_process_to_the_bit(
     exact = [math.fsum(column) / 8 for column in zip(*(statistics(position) for position in range(NUM)))]
     np.testing.assert_allclose(found[0]["statistics"], exact, rtol=2**-50, atol=NUM * 2**-69)
     assert running_statistics.num_rows(NUM) < NUM
+    assert found[0]["memory"] == [0 if over_tcp else num_servers]
     wide, (num_blocks,) = found[0]["wide"], found[0]["blocks"]
     assert found[0]["buckets"][0] > len(SHAPES), "an array is split"
     assert wide[1] == 0 and wide[2] == wide[-1] == num_blocks, "grown sums have more digits than float32"

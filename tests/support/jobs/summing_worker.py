@@ -20,7 +20,7 @@ SMALL_MB = 0.05  # several buckets; one array lies in five of them
 
 
 def sum_arrays(steps: int, group: Any, folder: Path) -> None:
-    kv = open_servers("dist_sync")
+    kv = open_servers("dist_sync", group)
     everywhere_the_same_after_broadcast(kv)
     sums_are_exact(kv, steps)
     sums_travel_while_others_are_computed(kv)

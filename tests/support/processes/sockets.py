@@ -34,10 +34,11 @@ def listeners(pid: int) -> list[Listener]:
 
 
 def unix_paths(pid: int) -> list[Path]:
-    """The files at which a process listens for others on its host."""
+    """The files at which a process listens for others on its host, but for those that got other names later."""
     inodes = _inodes(pid)
     lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
-    return sorted({Path(line[7]) for line in lines if line[6] in inodes and line[7:] and line[7][0] == "/"})
+    paths = {Path(line[7]) for line in lines if line[6] in inodes and line[7:] and line[7][0] == "/"}
+    return sorted(path for path in paths if not path.name.startswith(".mxtrain-"))
 
 
 def _inodes(pid: int) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
+from typing import Any, Sequence
 
 import pytest
 from hypothesis import given
@@ -160,6 +160,28 @@ def test_servers_that_own_weights_are_known_to_all_by_index() -> None:
 def test_other_servers_are_those_of_ps_lite(flags: dict[str, str]) -> None:
     infos = [*SERVERS, node_info("worker-0", config=flags), node_info("worker-1", config=flags)]
     assert {(each.has_ps_lite, each.owners) for each in assign_ranks(infos, 1, -1)} == {(True, ())}
+
+
+def memory_sockets(*infos: NodeInfo) -> dict[str, tuple[int, ...]]:
+    return {info.node: each.memory_sockets for info, each in zip(infos, assign_ranks(infos, 1, -1))}
+
+
+def test_servers_take_in_the_memory_of_workers_of_their_host() -> None:
+    nodes = ("server-1", "scheduler", "worker-1", "server-0", "worker-0")
+    found = memory_sockets(*(node_info(node, socket_namespace="a") for node in nodes))
+    first, second = found["worker-0"]
+    assert min(first, second) > 65535 and first != second
+    assert found == {
+        **{"scheduler": (), "server-0": (first,), "server-1": (second,)},
+        **{"worker-0": (first, second), "worker-1": (first, second)},
+    }
+
+
+@pytest.mark.parametrize(("host", "spaces"), [("b", "aa"), ("a", "ab"), ("a", ("", ""))])
+def test_no_memory_is_taken_in_from_other_hosts_or_over_tcp(host: str, spaces: Sequence[str]) -> None:
+    infos = [node_info(node, socket_namespace=spaces[0]) for node in ("scheduler", "server-0", "worker-0")]
+    last = node_info("worker-1", host, socket_namespace=spaces[1])
+    assert set(memory_sockets(*infos, last).values()) == {()}
 
 
 def test_over_hosts_peers_have_the_numbers_that_gateways_carry() -> None:

@@ -35,9 +35,15 @@ def whole_numbers(rank: int, step: int, number: int, size: int) -> np.ndarray:
 
 
 def sum_all_sizes(kv: Any, folder: Path) -> None:
-    keys = [str(number) for number in range(len(SIZES))]
+    """In arrays of the worker's own, and in those that are added where they are."""
     arrays = [mx.nd.zeros((size,)) for size in SIZES]
-    kv.init(keys, arrays)
+    own, shared = ([f"{kind}-{number}" for number in range(len(SIZES))] for kind in ("own", "shared"))
+    kv.init(own, arrays)
+    sums_are_right(kv, own, arrays)
+    sums_are_right(kv, shared, kv.new_arrays(shared, SIZES))
+
+
+def sums_are_right(kv: Any, keys: Sequence[str], arrays: Sequence[Any]) -> None:
     for step in range(STEPS):
         for number, (key, array) in enumerate(zip(keys, arrays)):
             array[:] = mx.nd.array(whole_numbers(kv.rank, step, number, array.size))
@@ -61,7 +67,7 @@ def test_arrays_of_any_size_are_summed(places: str) -> None:
 
     def work(rank: int) -> None:
         connected = peers.connect(rank, numbers, 20)
-        network, add = _summation(connected, list(places))
+        _, network, add = _summation(connected, list(places))
         for number, size in enumerate(sizes):
             array = whole_numbers(rank, 0, number, size)
             add(array)
