@@ -8,7 +8,7 @@ from typing import Callable, Mapping
 
 from benchmarks.harness.tables import markdown
 from benchmarks.scale.model import Hosts, Work, servers_needed, step
-from benchmarks.scale.results import Rounds
+from benchmarks.scale.results import ADDING, Rounds
 from benchmarks.scale.sides import WITH_SERVER, WITHOUT
 
 GBIT = 10
@@ -76,12 +76,12 @@ HEAD = (
 
 
 def paper(found: Mapping[str, Rounds], gbit: float = GBIT) -> str:
-    rows = []
+    rows, hosts = [], Hosts(gbit * 1e9 / 8, ADDING)
     for name, rounds in found.items():
         for faster in (1, FASTER):
             work = dataclasses.replace(rounds.work(), seconds=rounds.seconds_alone / faster)
             what = name if faster == 1 else f"{name}, computing {faster} times as fast"
-            rows += [row(f"{what}, {count}", work, rounds.hosts(gbit), count) for count in WORKERS]
+            rows += [row(f"{what}, {count}", work, hosts, count) for count in WORKERS]
     return markdown(["net, workers", *HEAD], rows, "lrrrlr")
 
 

@@ -10,14 +10,22 @@ static size_t length_from(size_t start, size_t count) {
     return count - start < BLOCK_LENGTH ? count - start : BLOCK_LENGTH;
 }
 
+/* Beside a rounder of 1.5 * 2^52 units a double has no digits below a unit: adding it rounds, ties to even. */
+static inline double on_grid(double value, double rounder, double limit) {
+    double rounded = (value + rounder) - rounder;
+    rounded = fabs(value) <= limit ? rounded : (double)INFINITY;
+    return fabs(value) <= FLT_MAX ? rounded : (double)NAN;
+}
+
 static void add_block(double *restrict total, const float *restrict values, size_t length, int exponent, int reach) {
-    /* Beside 1.5 * 2^52 units a double has no digits below a unit: adding it rounds, ties to even. */
     double rounder = ldexp(1.5, exponent + 52), limit = ldexp(1.0, exponent + reach);
-    for (size_t i = 0; i < length; i++) {
-        double value = values[i], rounded = (value + rounder) - rounder;
-        rounded = fabs(value) <= limit ? rounded : (double)INFINITY;
-        total[i] += fabs(value) <= FLT_MAX ? rounded : (double)NAN;
-    }
+    for (size_t i = 0; i < length; i++) total[i] += on_grid(values[i], rounder, limit);
+}
+
+/* What the other does to a total of zeros, of which the numbers are floats. */
+static void round_block(float *restrict total, const float *restrict values, size_t length, int exponent, int reach) {
+    double rounder = ldexp(1.5, exponent + 52), limit = ldexp(1.0, exponent + reach);
+    for (size_t i = 0; i < length; i++) total[i] = (float)(0.0 + on_grid(values[i], rounder, limit));
 }
 
 static void to_floats(const double *restrict total, float *restrict values, size_t length) {
@@ -39,18 +47,21 @@ static float largest(const float *restrict values, size_t length) {
 }
 
 void add_on_grid(const Addition *addition) {
-    double of_single[BLOCK_LENGTH];
     for (size_t start = 0; start < addition->count; start += BLOCK_LENGTH) {
         size_t length = length_from(start, addition->count), block = start / BLOCK_LENGTH;
         float *values = addition->values + start;
-        double *total = addition->total ? addition->total + start : of_single;
-        if (addition->is_first) memset(total, 0, length * sizeof *total);
-        add_block(total, values, length, addition->exponents[block], addition->reach);
-        if (addition->single) to_floats(total, addition->single + start, length);
-        if (addition->maxima) {
-            to_floats(total, values, length);
-            addition->maxima[block] = largest(values, length);
+        int exponent = addition->exponents[block], reach = addition->reach;
+        if (addition->single) {
+            float *total = addition->single + start;
+            round_block(total, values, length, exponent, reach);
+            if (addition->maxima) memcpy(values, total, length * sizeof *values);
+        } else {
+            double *total = addition->total + start;
+            if (addition->is_first) memset(total, 0, length * sizeof *total);
+            add_block(total, values, length, exponent, reach);
+            if (addition->maxima) to_floats(total, values, length);
         }
+        if (addition->maxima) addition->maxima[block] = largest(values, length);
     }
 }
 
