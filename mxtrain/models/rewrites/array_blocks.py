@@ -10,13 +10,14 @@ import math
 from typing import Mapping, Sequence
 
 from mxtrain.core.system import kernels
-from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, shape_of
+from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, numbers, shape_of
 
 BLOCKS = (16, 8, 4)  # of a convolution; the first of them that its channels fill is taken
 WHOLE = BLOCKS[0]  # of which all inputs and outputs of a convolution are made
 CHANNELS, OF_PICTURES = 1, 4
 FORESEEN = kernels.ONEDNN_NAMES[kernels.ONEDNN_NAMES.index("AVX2") :]
 MOST_COLOURS = 4  # of pictures, for which oneDNN has first convolutions of their own
+LARGEST_KERNEL = 7  # some larger ones, those with holes and with wide borders, AVX2 has in plain order only
 
 
 def of_convolution(graph: Graph, shapes: Shapes, position: int) -> int:
@@ -49,10 +50,25 @@ def outputs_in_blocks(graph: Graph, shapes: Shapes) -> set[int]:
         elif _passes_blocks(graph, position):
             is_known = known.issuperset(sources)
         else:
-            is_known = of_convolution(graph, shapes, position) == WHOLE
+            is_known = of_convolution(graph, shapes, position) == WHOLE and _has_small_kernel(
+                graph, shapes, position
+            )
         if is_known and _is_foreseen(graph, shapes, position):
             known.add(position)
     return known
+
+
+def _has_small_kernel(graph: Graph, shapes: Shapes, position: int) -> bool:
+    """Return whether all that oneDNN may choose for the convolution at `position` write blocks."""
+    attributes = graph["nodes"][position]["attrs"]
+    kernel, dilation = numbers(attributes, "kernel"), numbers(attributes, "dilate")
+    borders = numbers(attributes, "pad") or (0, 0)
+    sides = shape_of(graph, shapes, position, 0)[CHANNELS + 1 :]
+    return (
+        max(kernel) <= LARGEST_KERNEL
+        and max(dilation, default=1) == 1
+        and all(border <= min(side, size // 2) for border, side, size in zip(borders, sides, kernel))
+    )
 
 
 def gradients_in_blocks(graph: Graph, shapes: Shapes, users: Mapping[int, Sequence[int]]) -> set[int]:

@@ -35,12 +35,15 @@ class Builder:
         self._num_named += 1
         return f"n{self._num_named}"
 
-    def convolution(self, data: Any, filters: int, kernel: int, stride: int = 1, groups: int = 1) -> Any:
+    def convolution(
+        self, data: Any, filters: int, kernel: int, stride: int = 1, groups: int = 1, dilation: int = 1
+    ) -> Any:
         """Return a convolution of `data` that keeps its size but for the stride."""
         sizes = {
             "kernel": (kernel,) * 2,
             "stride": (stride,) * 2,
-            "pad": ((kernel - 1) // 2 if kernel % 2 else 1,) * 2,
+            "dilate": (dilation,) * 2,
+            "pad": (dilation * ((kernel - 1) // 2 if kernel % 2 else 1),) * 2,
         }
         return mx.sym.Convolution(
             data, num_filter=filters, num_group=groups, no_bias=groups > 1, name=self.name(), **sizes
@@ -79,12 +82,13 @@ def picture_net(choose: Choose) -> Builder:
 def _block(net: Builder) -> Any:
     x, choose = net.symbol, net.choose
     channels = net.shape[1]
-    filters, kernel, stride = choose(CHANNELS), choose((1, 1, 2, 3, 5)), choose((1, 1, 2))
+    filters, kernel, stride = choose(CHANNELS), choose((1, 1, 2, 3, 3, 5, 7, 9)), choose((1, 1, 2))
+    dilation = choose((1, 1, 2, 4)) if kernel == 3 else 1
     if choose((False, False, True)):
         filters, groups = channels, choose([each for each in (channels, 4, 2) if channels % each == 0])
-        x = net.convolution(x, filters, kernel, stride, groups)
+        x = net.convolution(x, filters, kernel, stride, groups, dilation)
     elif choose((True, True, True, False)):
-        x = net.convolution(x, filters, kernel, stride)
+        x = net.convolution(x, filters, kernel, stride, dilation=dilation)
     if choose((True, True, False)):
         x = net.norm(x)
     if choose((True, True, True, False)):
@@ -205,7 +209,9 @@ def plain_and_rewritten(net: Builder) -> list[tuple[Any, Any]]:
     return [(plain, plain), (training, judging)]
 
 
-def trained(symbol: Any, judging: Any, net: Builder, seed: int) -> dict[str, np.ndarray[Any, Any]]:
+def trained(
+    symbol: Any, judging: Any, net: Builder, seed: int, dtype: str = "float32"
+) -> dict[str, np.ndarray[Any, Any]]:
     """Return what two graphs of the net compute as Gluon compiles them, by names.
 
     That is the output, gradients and running statistics of a step by `symbol`, and the output of `judging` after it.
@@ -213,15 +219,16 @@ def trained(symbol: Any, judging: Any, net: Builder, seed: int) -> dict[str, np.
     draw = np.random.RandomState(seed)
     shapes, (output_shape,), states = net.symbol.infer_shape(x=net.input_shape)
     sizes = dict(zip(net.symbol.list_arguments(), shapes))
+    array = functools.partial(mx.nd.array, dtype=dtype)
     values = {
-        name: mx.nd.array(draw.normal(size=size) / np.sqrt(max(1, np.prod(size[1:]))))
+        name: array(draw.normal(size=size) / np.sqrt(max(1, np.prod(size[1:]))))
         for name, size in sizes.items()
     }
-    values["x"] = mx.nd.array(draw.normal(size=net.input_shape))
+    values["x"] = array(draw.normal(size=net.input_shape))
     for value in values.values():
         value.attach_grad()
     for name, size in zip(net.symbol.list_auxiliary_states(), states):
-        values[name] = mx.nd.array(draw.uniform(0.5, 2, size))
+        values[name] = array(draw.uniform(0.5, 2, size))
     compute, judge = (
         functools.partial(
             mx.nd.CachedOp(each, [("static_alloc", True), ("static_shape", True)]),
@@ -232,7 +239,7 @@ def trained(symbol: Any, judging: Any, net: Builder, seed: int) -> dict[str, np.
     mx.nd.waitall()
     with mx.autograd.record():
         output = compute()
-    output.backward(mx.nd.array(draw.normal(size=output_shape)))
+    output.backward(array(draw.normal(size=output_shape)))
     mx.nd.waitall()
     found = {name: (value if value.grad is None else value.grad).asnumpy() for name, value in values.items()}
     return {**found, "output": output.asnumpy(), "after": judge().asnumpy()}

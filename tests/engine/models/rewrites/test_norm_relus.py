@@ -109,7 +109,7 @@ def test_outputs_keep_their_names() -> None:
 
 
 def convolution(data: Any, channels: int, name: str, **attributes: Any) -> Any:
-    return mx.sym.Convolution(data, kernel=(1, 1), num_filter=channels, name=name, **attributes)
+    return mx.sym.Convolution(data, num_filter=channels, name=name, **{"kernel": (1, 1), **attributes})
 
 
 def pooled(data: Any) -> Any:
@@ -129,6 +129,15 @@ X = mx.sym.var("x")
         convolution(relu(norm(convolution(X, 16, "first"))), 16, "second", num_group=4),
         convolution(relu(norm(convolution(X, 32, "first", num_group=4))), 16, "second"),
         convolution(relu(norm(convolution(X, 16, "first") * 2)), 16, "second"),
+        *(
+            convolution(relu(norm(convolution(X, 16, "first", **sizes))), 16, "second")
+            for sizes in (
+                {"kernel": (3, 3), "pad": (4, 4), "dilate": (4, 4)},
+                {"kernel": (9, 9), "pad": (4, 4)},
+                {"kernel": (3, 3), "pad": (3, 3)},
+                {"kernel": (7, 7), "pad": (3, 3), "stride": (4, 4)},
+            )
+        ),
         convolution(relu(norm(X)), 16, "second"),
         relu(norm(convolution(X, 16, "first"))),
         mx.sym.Group(
