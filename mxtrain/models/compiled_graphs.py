@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, Sequence
 
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import Block, Symbol
+from mxtrain.runtime.types import Block, NDArray, Symbol
 
 InputShapes = Mapping[str, Sequence[int]]
 # What a net is computed for: steps, answers by running statistics, and those whose gradients are asked for.
@@ -34,14 +34,23 @@ def _flags_for_inference(block: Block) -> dict[str, Any]:
 
 
 class OperatorForAnswers:
-    """A net compiled once more, to answer by; called as Gluon calls one that is compiled once."""
+    """A net compiled once more, to answer by; called as Gluon calls one that is compiled once.
 
-    def __init__(self, block: Block, symbol: Symbol):
-        inputs, own = block._cached_graph[1].list_inputs(), symbol.list_inputs()
+    What `once` computes of the parameters alone is computed by the first call.
+    """
+
+    def __init__(self, block: Block, symbol: Symbol, once: Symbol | None = None):
+        inputs, own = list(block._cached_graph[1].list_inputs()), symbol.list_inputs()
+        self._once = once
+        self._once_places = [] if once is None else [inputs.index(name) for name in once.list_inputs()]
+        self._computed: dict[Any, list[NDArray]] = {}  # on each device
+        inputs += [] if once is None else once.list_outputs()
         self._places = [inputs.index(name) for name in own]
+        positions = _positions(block)
+        positions["param_indices"] += range(len(block._cached_op_args), len(inputs))
         positions = {
             attribute: [number for number, place in enumerate(self._places) if place in places]
-            for attribute, places in _positions(block).items()
+            for attribute, places in positions.items()
         }
         self._otherwise = block._cached_op
         self._answering = mx.nd.CachedOp(symbol, [*positions.items(), *_flags_for_inference(block).items()])
@@ -49,7 +58,17 @@ class OperatorForAnswers:
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         if mx.autograd.is_training() or mx.autograd.is_recording():
             return self._otherwise(*args, **keywords)
-        return self._answering(*(args[place] for place in self._places), **keywords)
+        inputs = [*args, *self._computed_once(args)]
+        return self._answering(*(inputs[place] for place in self._places), **keywords)
+
+    def _computed_once(self, args: Sequence[NDArray]) -> list[NDArray]:
+        if self._once is None:
+            return []
+        device = args[0].context
+        if device not in self._computed:
+            found = mx.nd.CachedOp(self._once)(*(args[place] for place in self._once_places))
+            self._computed[device] = found if isinstance(found, list) else [found]
+        return self._computed[device]
 
     def _register_op_hook(self, *hook: Any) -> None:
         self._otherwise._register_op_hook(*hook)

@@ -19,6 +19,12 @@ ATTENTION = "mxtrain_attention"  # of projections and of what is added to scores
 # A BatchNorm with its activation, a depthwise convolution with those behind it, or on both sides.
 NORM, DEPTHWISE_NORM = "mxtrain_norm", "mxtrain_depthwise_norm"
 NORM_DEPTHWISE_NORM = "mxtrain_norm_depthwise_norm"
+# For nets that answer: weights folded with a norm, and convolutions of 1 x 1 by these, with gates of their inputs and
+# with what is added; the gates of squeeze and excitation.
+FOLDED_NORM, GATE = "mxtrain_folded_norm", "mxtrain_gate"
+EXPANDED = "mxtrain_expanded"  # such a convolution and a depthwise one; what comes out and its means
+POINTWISE, POINTWISE_SUM = "mxtrain_pointwise", "mxtrain_pointwise_sum"
+GATED_POINTWISE, GATED_POINTWISE_SUM = "mxtrain_gated_pointwise", "mxtrain_gated_pointwise_sum"
 LAYER_NORM = "mxtrain_layer_norm"  # of data, gamma and beta, over the last axis; eps
 CROSS_ENTROPY = "mxtrain_cross_entropy"  # of scores and labels, over the last axis; smoothing
 DENSE = "mxtrain_dense"  # of data, weights and a bias; outputs

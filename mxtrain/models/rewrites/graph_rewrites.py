@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 from mxtrain.models.compiled_graphs import OperatorByPurpose, OperatorForAnswers
 from mxtrain.runtime import mx
+from mxtrain.runtime.own_operators import FOLDED_NORM
 from mxtrain.runtime.types import Block, NDArray, Symbol
 
 Graph = Mapping[str, Any]
@@ -30,6 +31,7 @@ Rewrite = Callable[[Graph, Shapes], Graph]
 ByPurpose = Mapping[str, Sequence[Rewrite]]  # what a graph is put through besides, by what it is computed for
 # Takes a node and its inputs in the new graph, adds nodes, and returns the position of the one with the output.
 Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
+OF_PARAMETERS = (FOLDED_NORM,)  # operators whose inputs are parameters, wherever they are
 FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
 PLAIN_AXES = "(0, 1, 2, 3)"  # of a transposition that moves none
 CASTS = ("Cast", "amp_cast")  # a user's own, and those of mixed precision
@@ -128,8 +130,27 @@ def answer_by(block: Block, make: Callable[[Symbol, Shapes], Symbol | None]) -> 
         return False
     symbol = make(rewritten(made.output, made.shapes, made.needed_rewrites), made.shapes)
     if symbol is not None:
-        block._cached_op = OperatorForAnswers(block, symbol)
+        block._cached_op = OperatorForAnswers(block, *computed_once_apart(symbol))
     return symbol is not None
+
+
+def computed_once_apart(symbol: Symbol) -> tuple[Symbol, Symbol | None]:
+    """Return a Symbol that takes what is computed of parameters alone as inputs, and the Symbol that computes that.
+
+    It has the names of the other's inputs as names of its outputs.
+    """
+    graph = json.loads(symbol.tojson())
+    once = [place for place, node in enumerate(graph["nodes"]) if node["op"] in OF_PARAMETERS]
+    if not once:
+        return symbol, None
+    internals = symbol.get_internals()
+    names = [f"{graph['nodes'][place]['name']}_output" for place in once]
+    apart = with_replaced(graph, dict.fromkeys(once, _as_variable))
+    return mx.sym.load_json(json.dumps(apart)), mx.sym.Group([internals[name] for name in names])
+
+
+def _as_variable(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
+    return add({"op": "null", "name": f"{node['name']}_output", "inputs": []})
 
 
 def _are_on_cpu(args: Sequence[NDArray]) -> bool:

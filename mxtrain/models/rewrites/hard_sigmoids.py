@@ -10,7 +10,7 @@ the weight's gradient was a wrong one. So it is used where its output is multipl
 from __future__ import annotations
 
 import functools
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 from mxtrain.models.rewrites.graph_rewrites import (
     AddNode,
@@ -24,6 +24,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
 )
 
 PRODUCTS = ("elemwise_mul", "broadcast_mul")
+OF_SWISH = {"alpha": 1 / 6, "beta": 0.5}
 
 
 def with_right_gradients(graph: Graph, shapes: Shapes) -> Graph:
@@ -52,6 +53,23 @@ def with_hard_sigmoids(graph: Graph, shapes: Shapes) -> Graph:
         replace = functools.partial(_hard_sigmoid, alpha=1 / width, beta=_scalar(nodes[plus]) / width)
         replacements.update({plus: input_itself, clip: input_itself, quotient: replace})
     return with_replaced(graph, replacements)
+
+
+def hard_swish(
+    nodes: Sequence[Mapping[str, Any]], users: Sequence[int], only_user: Callable[[int], int | None]
+) -> int | None:
+    """Return the product of an output with its hard sigmoid, where these two are the `users` that take it."""
+    if len(users) != 2:
+        return None
+    sigmoid, product = sorted(users)
+    attributes = nodes[sigmoid].get("attrs", {})
+    is_gate = (
+        nodes[sigmoid]["op"] == "hard_sigmoid"
+        and nodes[product]["op"] in PRODUCTS
+        and only_user(sigmoid) == product
+        and all(abs(float(attributes.get(name, -1)) - right) < 1e-6 for name, right in OF_SWISH.items())
+    )
+    return product if is_gate else None
 
 
 def _is_multiplied(graph: Graph, users: Mapping[int, list[int]], place: int) -> bool:

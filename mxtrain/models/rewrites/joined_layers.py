@@ -13,7 +13,7 @@ from typing import Any, Iterable, Iterator, Mapping
 
 from mxtrain.models.rewrites import clips, graph_rewrites, hard_sigmoids
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
-from mxtrain.models.rewrites.own import channel_runs
+from mxtrain.models.rewrites.own import channel_runs, plain_layers
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Symbol
 
@@ -37,8 +37,8 @@ def for_answers(output: Symbol, input_shapes: Shapes) -> Symbol | None:
     graph, shapes = graph_rewrites.nodes_and_shapes(output, input_shapes)
     if in_bfloat16(graph) or any(node["op"].startswith(JOINED_BEFORE) for node in graph["nodes"]):
         return None
-    gated = channel_runs.with_judged_runs(hard_sigmoids.with_hard_sigmoids(graph, shapes), shapes)
-    whole = with_activations(gated)
+    own = plain_layers.with_plain_layers(hard_sigmoids.with_hard_sigmoids(graph, shapes), shapes)
+    whole = with_activations(channel_runs.with_judged_runs(own, shapes))
     made = json.loads(joined(whole, never_joined(whole), FOR_FLOAT32).tojson())
     return mx.sym.load_json(json.dumps(clips.with_fast_clips(made, {})))
 

@@ -67,7 +67,7 @@ static ChannelNorm counted_norm(const Run *run, const Norm *norm, size_t channel
     return channel_norm(norm, channel, (float)moments->mean, inverse);
 }
 
-static ChannelNorm running_norm(const Norm *norm, size_t channel) {
+ChannelNorm running_norm(const Norm *norm, size_t channel) {
     float inverse = (float)(1 / sqrt((double)norm->running_variance[channel] + norm->epsilon));
     return channel_norm(norm, channel, norm->running_mean[channel], inverse);
 }
@@ -80,8 +80,9 @@ static ChannelNorm noted_norm(const Run *run, const Norm *norm, size_t channel, 
 static void pad(const Run *run, size_t sample, size_t channel, const ChannelNorm *before, const Scratch *scratch) {
     Plane plane = in_plane(run, run->in, sample, channel);
     for (size_t row = 0; row < plane.height; row++) {
-        normalize_row(plane.numbers + row * plane.stride, plane.width, before, scratch->row);
-        put_row(&run->geometry, scratch->row, row, scratch->padded);
+        const float *numbers = plane.numbers + row * plane.stride;
+        if (before) normalize_row(numbers, plane.width, before, scratch->row);
+        put_row(&run->geometry, before ? scratch->row : numbers, row, scratch->padded);
     }
 }
 
@@ -189,11 +190,17 @@ static void backward_channel(const Run *run, size_t channel, const float *gradie
 
 /* As in training, but each sample by itself. */
 static void judge_channel(const Run *run, size_t channel, float *out, const Scratch *scratch) {
-    ChannelNorm before = run->before ? running_norm(run->before, channel) : NO_NORM;
-    ChannelNorm behind = running_norm(run->behind, channel);
+    const Geometry *g = &run->geometry;
+    ChannelNorm before = NO_NORM, behind = running_norm(run->behind, channel);
+    if (run->before) before = running_norm(run->before, channel);
     for (size_t sample = 0; sample < run->batch; sample++) {
-        if (run->weights) convolve_channel(run, sample, channel, &before, scratch);
-        normalize(convolved_plane(run, scratch, sample, channel), &behind, out_plane(run, out, sample, channel));
+        Plane to = out_plane(run, out, sample, channel);
+        if (!run->weights) {
+            normalize(out_plane(run, run->in, sample, channel), &behind, to);
+            continue;
+        }
+        pad(run, sample, channel, run->before ? &before : NULL, scratch);
+        convolve_and_normalize(g, scratch->padded, run->weights + channel * g->kernel * g->kernel, &behind, to.numbers);
     }
 }
 

@@ -32,6 +32,9 @@ typedef struct {
 
 #define STATISTICS 4 /* of a channel: mean and inverse deviation, before and behind the convolution */
 
+/* Return a channel's norm by its running statistics. */
+ChannelNorm running_norm(const Norm *norm, size_t channel);
+
 /* The numbers of scratch memory that a thread needs. */
 size_t run_scratch(const Run *run);
 

@@ -2,8 +2,6 @@
    operators. Inputs are those of the operators they stand for, in their order: the data, of a norm gamma, beta, and its
    running mean and variance, and the weights. Outputs are the data and the statistics of the batch. */
 
-#include <string.h>
-
 #include "channels.h"
 #include "operator.h"
 
@@ -13,12 +11,6 @@ typedef struct {
 } Places;
 
 static const Places NORM = {0, 0, 1}, DEPTHWISE = {0, 1, 2}, BOTH = {1, 5, 6};
-
-static Activation activation_of(const char *name) {
-    if (!strcmp(name, "relu")) return RELU;
-    if (!strcmp(name, "relu6")) return RELU6;
-    return strcmp(name, "hard_swish") ? IDENTITY : HARD_SWISH;
-}
 
 static Geometry geometry_of(Attributes attributes, const int64_t *sizes) {
     return (Geometry){.kernel = (size_t)whole_number(attributes, "kernel"),

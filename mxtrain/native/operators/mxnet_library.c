@@ -23,6 +23,11 @@ EXPORTED int mxtrain_set_threads(int count) {
     return before;
 }
 
+int no_backward(const Call *call) {
+    (void)call;
+    return FAILED;
+}
+
 const char *text(Attributes attributes, const char *key) {
     for (int at = 0; at < attributes.count; at++)
         if (!strcmp(attributes.keys[at], key)) return attributes.values[at];
@@ -62,6 +67,13 @@ static const Operator *const operators[] = {
     &likeliest_operator,
     &reduction_operator,
     &dense_operator,
+    &folded_norm_operator,
+    &pointwise_operator,
+    &pointwise_sum_operator,
+    &gated_pointwise_operator,
+    &gated_pointwise_sum_operator,
+    &gate_operator,
+    &expanded_operator,
 };
 
 #define NUM_OPERATORS ((int)(sizeof operators / sizeof *operators))

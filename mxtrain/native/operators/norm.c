@@ -2,18 +2,16 @@
 
 #include "norm.h"
 
+#include <string.h>
+
+#include "activated.h"
 #include "plane.h"
 #include "vectors.h"
 
-/* Write `count` numbers, at most eight; `room` is how many may be written: what is behind is written later. */
-INLINE void write(float *to, __m256 numbers, size_t count, size_t room) {
-    if (room >= LANES) {
-        _mm256_storeu_ps(to, numbers);
-        return;
-    }
-    float all[LANES];
-    _mm256_storeu_ps(all, numbers);
-    for (size_t at = 0; at < count && at < LANES; at++) to[at] = all[at];
+Activation activation_of(const char *name) {
+    if (!strcmp(name, "relu")) return RELU;
+    if (!strcmp(name, "relu6")) return RELU6;
+    return strcmp(name, "hard_swish") ? IDENTITY : HARD_SWISH;
 }
 
 /* The numbers from a place on that belong to a plane. */
@@ -61,20 +59,6 @@ FMA void add_moments(Plane plane, Moments *moments) {
     moments->count = total;
 }
 
-/* What is no number stays none: of two of which one is none, min and max give the second. */
-INLINE __m256 activated(const Activation activation, __m256 number) {
-    __m256 zero = _mm256_setzero_ps(), six = _mm256_set1_ps(6);
-    switch (activation) {
-    case IDENTITY: return number;
-    case RELU: return _mm256_max_ps(zero, number);
-    case RELU6: return _mm256_min_ps(six, _mm256_max_ps(zero, number));
-    default: {
-        __m256 gate = _mm256_fmadd_ps(number, _mm256_set1_ps(1 / 6.0f), _mm256_set1_ps(0.5f));
-        return _mm256_mul_ps(number, _mm256_min_ps(_mm256_set1_ps(1), _mm256_max_ps(zero, gate)));
-    }
-    }
-}
-
 /* The gradient before an activation from that behind it. As in MXNet none passes at 0, one does at 6; a gate has none
    at its limits. */
 INLINE __m256 before(const Activation activation, __m256 number, __m256 gradient) {
@@ -94,17 +78,12 @@ INLINE __m256 before(const Activation activation, __m256 number, __m256 gradient
     }
 }
 
-INLINE __m256 normalized(const ChannelNorm *norm, __m256 number) {
-    return _mm256_fmadd_ps(_mm256_sub_ps(number, _mm256_set1_ps(norm->mean)), _mm256_set1_ps(norm->scale),
-                           _mm256_set1_ps(norm->shift));
-}
-
 INLINE void normalize_plane(const Activation activation, Plane plane, const ChannelNorm *norm, Plane out) {
     for (size_t row = 0; row < plane.height; row++)
         for (size_t column = 0; column < plane.width; column += LANES) {
             size_t left = plane.width - column;
             __m256 each = normalized(norm, load(plane.numbers + row * plane.stride + column, left));
-            write(out.numbers + row * out.stride + column, activated(activation, each), left, room_of(out, row, column));
+            write_lanes(out.numbers + row * out.stride + column, activated(activation, each), left, room_of(out, row, column));
         }
 }
 
@@ -128,7 +107,7 @@ INLINE void add_plane(const Activation activation, Plane plane, Plane gradient, 
             each = before(activation, normalized(norm, number), each);
             of_gradients = _mm256_add_ps(of_gradients, each);
             of_products = _mm256_fmadd_ps(each, _mm256_sub_ps(number, _mm256_set1_ps(norm->mean)), of_products);
-            if (out.numbers) write(out.numbers + row * out.stride + column, each, left, room_of(out, row, column));
+            if (out.numbers) write_lanes(out.numbers + row * out.stride + column, each, left, room_of(out, row, column));
         }
     sums->gradients += exact_sum_of(of_gradients), sums->products += exact_sum_of(of_products) * norm->inverse;
 }
@@ -148,31 +127,23 @@ INLINE void back_plane(const Activation activation, Plane plane, Plane gradient,
             if (is_padded)
                 _mm256_storeu_ps(to, left < LANES ? _mm256_and_ps(each, _mm256_castsi256_ps(first_of_eight(left))) : each);
             else
-                write(to, each, left, room_of(out, row, column));
+                write_lanes(to, each, left, room_of(out, row, column));
         }
 }
 
-#define FOR_ACTIVATIONS(norm, function, ...)                     \
-    switch ((norm)->activation) {                                \
-    case IDENTITY: function(IDENTITY, __VA_ARGS__); break;       \
-    case RELU: function(RELU, __VA_ARGS__); break;               \
-    case RELU6: function(RELU6, __VA_ARGS__); break;             \
-    default: function(HARD_SWISH, __VA_ARGS__);                  \
-    }
-
 FMA void normalize_row(const float *row, size_t width, const ChannelNorm *norm, float *out) {
-    FOR_ACTIVATIONS(norm, normalize_to_lanes, row, width, norm, out)
+    FOR_ACTIVATIONS(norm->activation, normalize_to_lanes, row, width, norm, out)
 }
 
 FMA void normalize(Plane plane, const ChannelNorm *norm, Plane out) {
-    FOR_ACTIVATIONS(norm, normalize_plane, plane, norm, out)
+    FOR_ACTIVATIONS(norm->activation, normalize_plane, plane, norm, out)
 }
 
 FMA void add_gradients(Plane plane, Plane gradient, const ChannelNorm *norm, Plane out, GradientSums *sums) {
-    FOR_ACTIVATIONS(norm, add_plane, plane, gradient, norm, out, sums)
+    FOR_ACTIVATIONS(norm->activation, add_plane, plane, gradient, norm, out, sums)
 }
 
 FMA void normalize_back(Plane plane, Plane gradient, const ChannelNorm *norm, const GradientSums *sums, double count,
                         Plane out, int is_padded) {
-    FOR_ACTIVATIONS(norm, back_plane, plane, gradient, norm, sums, count, out, is_padded)
+    FOR_ACTIVATIONS(norm->activation, back_plane, plane, gradient, norm, sums, count, out, is_padded)
 }

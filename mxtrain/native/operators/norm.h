@@ -8,6 +8,9 @@
 /* What follows a norm: the number itself, max(it, 0), that and at most 6, it times min(max(it + 3, 0), 6) / 6. */
 typedef enum { IDENTITY, RELU, RELU6, HARD_SWISH } Activation;
 
+/* Return an activation by the name that graphs have for it. */
+Activation activation_of(const char *name);
+
 /* A plane: `height` rows of `width` numbers, `stride` from one to the next. */
 typedef struct {
     float *numbers;

@@ -55,7 +55,12 @@ typedef struct {
 
 extern const Operator attention_operator, layer_norm_operator, cross_entropy_operator, likeliest_operator;
 extern const Operator reduction_operator, dense_operator;
+extern const Operator folded_norm_operator, pointwise_operator, pointwise_sum_operator, gated_pointwise_operator;
+extern const Operator gated_pointwise_sum_operator, gate_operator, expanded_operator;
 extern const Operator norm_operator, depthwise_norm_operator, norm_depthwise_norm_operator;
+
+/* A backward pass for operators of nets that answer: MXNet wants one of each, but does not call it. */
+int no_backward(const Call *call);
 
 /* Return an attribute; an empty text where it is not there. */
 const char *text(Attributes attributes, const char *key);

@@ -2,6 +2,9 @@
 
 #include "plane.h"
 
+#include <string.h>
+
+#include "activated.h"
 #include "vectors.h"
 
 #define TILE 4         /* rows at a time */
@@ -27,14 +30,14 @@ int lay_out(Geometry *g) {
 FMA void put_row(const Geometry *g, const float *row, size_t at, float *padded) {
     float *begin = padded + (at + g->pad) * g->row;
     if (g->stride == 1) {
-        for (size_t column = 0; column < g->width; column += LANES)
-            _mm256_storeu_ps(begin + g->pad + column, _mm256_loadu_ps(row + column));
+        memcpy(begin + g->pad, row, g->width * sizeof *row);
         return;
     }
     size_t phase = g->rows * g->row;
     float *evens = begin + g->pad % 2 * phase + g->pad / 2, *odds = begin + (g->pad + 1) % 2 * phase + (g->pad + 1) / 2;
     for (size_t column = 0; column < g->width; column += 2 * LANES) {
-        __m256 low = _mm256_loadu_ps(row + column), high = _mm256_loadu_ps(row + column + LANES);
+        size_t left = g->width - column;
+        __m256 low = load(row + column, left), high = left > LANES ? load(row + column + LANES, left - LANES) : _mm256_setzero_ps();
         __m256 one = _mm256_permute2f128_ps(low, high, 0x20), other = _mm256_permute2f128_ps(low, high, 0x31);
         _mm256_storeu_ps(evens + column / 2, _mm256_shuffle_ps(one, other, 0x88));
         _mm256_storeu_ps(odds + column / 2, _mm256_shuffle_ps(one, other, 0xdd));
@@ -43,7 +46,8 @@ FMA void put_row(const Geometry *g, const float *row, size_t at, float *padded) 
 
 /* Eight columns of `count` rows of the convolution; of the next row the input begins `step` numbers later. */
 INLINE void convolve_block(const size_t k, const size_t s, const size_t count, const Geometry *g, const float *in,
-                           const float *weights, float *out) {
+                           const float *weights, const ChannelNorm *norm, float *out, size_t out_row, size_t columns,
+                           size_t room) {
     __m256 sums[TILE];
     size_t phase = g->rows * g->row, step = s * g->row;
 #pragma GCC unroll 4
@@ -58,25 +62,32 @@ INLINE void convolve_block(const size_t k, const size_t s, const size_t count, c
                 sums[row] = _mm256_fmadd_ps(weight, _mm256_loadu_ps(from + row * step), sums[row]);
         }
 #pragma GCC unroll 4
-    for (size_t row = 0; row < count; row++) _mm256_storeu_ps(out + row * g->out_row, sums[row]);
+    for (size_t row = 0; row < count; row++, out += out_row, room -= out_row) {
+        if (norm) sums[row] = activated(norm->activation, normalized(norm, sums[row]));
+        write_lanes(out, sums[row], columns, room);
+    }
 }
 
 INLINE void convolve_rows(const size_t k, const size_t s, const size_t count, const Geometry *g, const float *in,
-                          const float *weights, float *out) {
-    for (size_t column = 0; column < g->out_row; column += LANES)
-        convolve_block(k, s, count, g, in + column, weights, out + column);
+                          const float *weights, const ChannelNorm *norm, float *out, size_t out_row, size_t room) {
+    /* From the last on: what is written behind a row's end is the beginning of the next one, which comes later. */
+    for (size_t column = whole_lanes(g->out_width); column; column -= LANES) {
+        size_t first = column - LANES;
+        convolve_block(k, s, count, g, in + first, weights, norm, out + first, out_row, g->out_width - first, room - first);
+    }
 }
 
-INLINE void convolve_plane(const size_t k, const size_t s, const Geometry *g, const float *padded,
-                           const float *weights, float *out) {
+INLINE void convolve_plane(const size_t k, const size_t s, const Geometry *g, const float *padded, const float *weights,
+                           const ChannelNorm *norm, float *out, size_t out_row) {
     for (size_t row = 0; row < g->out_height; row += TILE) {
         const float *in = padded + row * s * g->row;
-        float *to = out + row * g->out_row;
+        float *to = out + row * out_row;
+        size_t room = (g->out_height - row - 1) * out_row + (norm ? g->out_width : out_row);
         switch (g->out_height - row) {
-        case 1: convolve_rows(k, s, 1, g, in, weights, to); break;
-        case 2: convolve_rows(k, s, 2, g, in, weights, to); break;
-        case 3: convolve_rows(k, s, 3, g, in, weights, to); break;
-        default: convolve_rows(k, s, TILE, g, in, weights, to);
+        case 1: convolve_rows(k, s, 1, g, in, weights, norm, to, out_row, room); break;
+        case 2: convolve_rows(k, s, 2, g, in, weights, norm, to, out_row, room); break;
+        case 3: convolve_rows(k, s, 3, g, in, weights, norm, to, out_row, room); break;
+        default: convolve_rows(k, s, TILE, g, in, weights, norm, to, out_row, room);
         }
     }
 }
@@ -188,7 +199,12 @@ INLINE void add_plane(const size_t k, const size_t s, const Geometry *g, const f
     }
 
 FMA void convolve(const Geometry *g, const float *padded, const float *weights, float *out) {
-    FOR_SIZES(g, convolve_plane, g, padded, weights, out)
+    FOR_SIZES(g, convolve_plane, g, padded, weights, NULL, out, g->out_row)
+}
+
+FMA void convolve_and_normalize(const Geometry *g, const float *padded, const float *weights, const ChannelNorm *norm,
+                                float *out) {
+    FOR_SIZES(g, convolve_plane, g, padded, weights, norm, out, g->out_width)
 }
 
 FMA void convolve_back(const Geometry *g, const float *gradient, const float *weights, float *of_input) {

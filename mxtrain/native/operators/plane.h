@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include "norm.h"
+
 #define LANES 8 /* numbers at a time */
 
 static inline size_t whole_lanes(size_t count) { return (count + LANES - 1) / LANES * LANES; }
@@ -27,11 +29,15 @@ static inline size_t gradient_size(const Geometry *g) { return g->gradient_rows 
 static inline size_t out_size(const Geometry *g) { return g->out_height * g->out_row; }
 static inline size_t in_size(const Geometry *g) { return g->height * g->in_row; }
 
-/* Put row `at` of an input, zeros behind it up to twice as many lanes, into a plane whose padding is zeros. */
+/* Put row `at` of an input into a plane whose padding is zeros. */
 void put_row(const Geometry *geometry, const float *row, size_t at, float *padded);
 
 /* Write the convolution of a padded plane, rows of `out_row` numbers. What is behind a row's end means nothing. */
 void convolve(const Geometry *geometry, const float *padded, const float *weights, float *out);
+
+/* Write the convolution's norm and activation, rows of `out_width` numbers. */
+void convolve_and_normalize(const Geometry *geometry, const float *padded, const float *weights, const ChannelNorm *norm,
+                            float *out);
 
 /* Write the gradient of the input, rows of `in_row` numbers that begin with `pad` ones of the padding. */
 void convolve_back(const Geometry *geometry, const float *gradient, const float *weights, float *of_input);

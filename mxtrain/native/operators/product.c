@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "vectors.h"
+#include "product_block.h"
 
 
 void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels) {
@@ -31,16 +31,7 @@ INLINE void multiply_block(const size_t count, Matrix left, const float *panel,
     __m256 sums[ROWS][2];
 #pragma GCC unroll 6
     for (size_t row = 0; row < count; row++) sums[row][0] = sums[row][1] = _mm256_setzero_ps();
-    const float *number = left.numbers;
-    for (size_t at = 0; at < depth; at++, panel += PANEL, number += left.column) {
-        __m256 low = _mm256_loadu_ps(panel), high = _mm256_loadu_ps(panel + 8);
-#pragma GCC unroll 6
-        for (size_t row = 0; row < count; row++) {
-            __m256 factor = _mm256_broadcast_ss(number + row * left.row);
-            sums[row][0] = _mm256_fmadd_ps(factor, low, sums[row][0]);
-            sums[row][1] = _mm256_fmadd_ps(factor, high, sums[row][1]);
-        }
-    }
+    add_products(count, left, panel, PANEL, depth, sums);
 #pragma GCC unroll 6
     for (size_t row = 0; row < count; row++, out += stride) {
         if (columns == PANEL) {

@@ -13,7 +13,7 @@ import itertools
 from typing import Any, Callable, Mapping, NamedTuple
 
 from mxtrain import native
-from mxtrain.models.rewrites import norm_relus
+from mxtrain.models.rewrites import hard_sigmoids, norm_relus
 from mxtrain.models.rewrites.graph_rewrites import (
     AddNode,
     Graph,
@@ -40,7 +40,6 @@ GAMMA = 1  # of a norm's inputs
 MOVED = {NORM: (3, 4), DEPTHWISE_NORM: (4, 5), NORM_DEPTHWISE_NORM: (3, 4, 8, 9)}  # running statistics
 # What passes on the order of arrays, or of their gradients.
 PASSING = ("elemwise_add", "add_n", "Concat", "Pooling", "Activation", "BatchNorm")
-HARD_SIGMOID = {"alpha": 1 / 6, "beta": 0.5}
 
 
 class _Norm(NamedTuple):
@@ -169,7 +168,7 @@ def _candidates(graph: Graph, shapes: Shapes, wiring: _Wiring, is_judging: bool)
     runs = []
     for place in wide:
         behind = by_place.get(wiring.only_user(place) or 0)
-        if behind is not None and _is_depthwise(graph, shapes, place):
+        if behind is not None and is_depthwise(graph, shapes, place):
             source = wiring.source(graph["nodes"][place]["inputs"][0])[0]
             before = by_end.get(source) if wiring.only_user(source) == place else None
             runs.append(_Run(before, place, behind))
@@ -207,28 +206,13 @@ def _norm(wiring: _Wiring, place: int) -> _Norm:
             return _Norm(place, RELU6, users[0])
         if not is_joined and user["op"] == "Activation" and user["attrs"].get("act_type") == "relu":
             return _Norm(place, RELU, users[0])
-    gate = _gate(wiring, place, users)
+    gate = hard_sigmoids.hard_swish(wiring.nodes, users, wiring.only_user)
     if not is_joined and gate is not None and not wiring.is_output(place):
         return _Norm(place, HARD_SWISH, gate)
     return _Norm(place, RELU if is_joined else IDENTITY, place)
 
 
-def _gate(wiring: _Wiring, place: int, users: list[int]) -> int | None:
-    """Return the product of a norm's output with its hard sigmoid, where these two alone take it."""
-    if len(users) != 2:
-        return None
-    sigmoid, product = sorted(users)
-    attributes = wiring.nodes[sigmoid].get("attrs", {})
-    is_gate = (
-        wiring.nodes[sigmoid]["op"] == "hard_sigmoid"
-        and wiring.nodes[product]["op"] in ("elemwise_mul", "broadcast_mul")
-        and wiring.only_user(sigmoid) == product
-        and all(abs(float(attributes.get(name, -1)) - right) < 1e-6 for name, right in HARD_SIGMOID.items())
-    )
-    return product if is_gate else None
-
-
-def _is_depthwise(graph: Graph, shapes: Shapes, place: int) -> bool:
+def is_depthwise(graph: Graph, shapes: Shapes, place: int) -> bool:
     """Return whether this is a convolution of each channel by itself, of sizes for which there are kernels."""
     node = graph["nodes"][place]
     if node["op"] != "Convolution":

@@ -1,0 +1,49 @@
+"""A graph that answers, as rewrites for answers look at it."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple
+
+from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, are_float32, numbers, shape_of
+
+OF_PICTURES = 4  # axes
+
+
+class Net(NamedTuple):
+    """A graph, the shapes of its outputs, by which nodes they are taken, and which are the graph's."""
+
+    graph: Graph
+    shapes: Shapes
+    users: Mapping[int, list[int]]
+    outputs: set[int]
+
+    def node(self, place: int) -> Mapping[str, Any]:
+        node: Mapping[str, Any] = self.graph["nodes"][place]
+        return node
+
+    def only_user(self, place: int) -> int | None:
+        users = self.users.get(place, [])
+        return users[0] if len(users) == 1 and place not in self.outputs else None
+
+    def attributes(self, place: int) -> Mapping[str, Any]:
+        attributes: Mapping[str, Any] = self.node(place).get("attrs", {})
+        return attributes
+
+    def shape(self, entry: list[int]) -> tuple[int, ...]:
+        return tuple(shape_of(self.graph, self.shapes, *entry[:2]))
+
+    def is_relu(self, place: int) -> bool:
+        op = self.node(place)["op"]
+        return op == "relu" or (op == "Activation" and self.attributes(place).get("act_type") == "relu")
+
+    def is_product(self, place: int) -> bool:
+        """Return whether this convolution is a product of all channels at a place with weights in float32."""
+        node, attributes = self.node(place), self.attributes(place)
+        return (
+            node["op"] == "Convolution"
+            and numbers(attributes, "kernel") == (1, 1)
+            and not any(numbers(attributes, "pad"))
+            and int(attributes.get("num_group", 1)) == 1
+            and attributes.get("layout", "None") in ("None", "NCHW")
+            and are_float32(self.node(node["inputs"][1][0]))
+        )
