@@ -58,6 +58,10 @@ class Grid:
         self.is_empty = True  # whatever the totals hold
         # Absolute value in each block of the finished totals.
         self.largest = np.zeros(self.ends[-1], np.float32)
+        # The same by parameter: every step asks for them.
+        self._scaled_of, self._largest_of = (
+            np.split(array, self.ends[:-1]) for array in (self.scaled, self.largest)
+        )
 
     @property
     def exponents(self) -> Array | None:
@@ -112,11 +116,10 @@ class Grid:
     def additions(self, gradients: Sequence[Array], is_last: bool) -> list[tuple[Any, ...]]:
         """Return the arguments of `native.add_on_grid` for each gradient; all are to be added, in any order."""
         is_first, self.is_empty = self.is_empty, False
-        maxima = np.split(self.largest, self.ends[:-1]) if is_last else [None] * len(gradients)
-        exponents = np.split(self.scaled, self.ends[:-1])
+        maxima: Sequence[Array | None] = self._largest_of if is_last else [None] * len(gradients)
         return [
             (total, gradient, of_blocks, self.reach, is_first, largest)
-            for total, gradient, of_blocks, largest in zip(self.totals, gradients, exponents, maxima)
+            for total, gradient, of_blocks, largest in zip(self.totals, gradients, self._scaled_of, maxima)
         ]
 
     def are_beyond(self, num_bits: int) -> Array:
