@@ -1,4 +1,4 @@
-"""Unix sockets that ps-lite's processes use if all of them are on one host: half again as fast as TCP.
+"""Unix sockets that ps-lite's processes use if all of them are on one host.
 
 ps-lite names them /tmp/NUMBER and takes over whatever has that name, another job's socket too. So a process uses a
 number only while it holds the TCP port of the same number with a socket that does nothing else; a port that nobody

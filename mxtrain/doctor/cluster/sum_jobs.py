@@ -26,7 +26,7 @@ from mxtrain.launch import local, plan
 
 SECONDS = 55.0
 MIN_SECONDS = 3.0
-# Number of servers, and True for unix sockets; without servers workers of one machine share memory.
+# Number of servers, and True for unix sockets and memory that servers share; without servers workers share it.
 CLUSTERS = ((1, True), (1, False), (2, True), (0, True))
 WORKERS, BYTES_OF_FLOAT = 2, 4
 MEGABYTES, BUCKET_MB = 50.0, (1.0, 4.0, 16.0)

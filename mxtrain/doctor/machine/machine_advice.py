@@ -21,7 +21,7 @@ CLUSTER_VARIABLES = {
     "DMLC_NUM_SERVER": "everyone waits until so many servers are there",
     "DMLC_NODE_HOST": "the address this host's workers and servers bind",
     "DMLC_INTERFACE": "the network interface this host's workers and servers bind",
-    "DMLC_LOCAL": "0 keeps a dist_* run of one machine on TCP; left out it uses unix sockets",
+    "DMLC_LOCAL": "0 keeps a dist_* run of one machine on TCP; left out it uses unix sockets and shared memory",
 }
 
 
