@@ -70,10 +70,10 @@ static void try_one(size_t length, size_t batch, size_t heads, size_t width, siz
     free(projected), free(added), free(out), free(gradient), free(found), free(scratch), free(shares), free(expected);
 }
 
-int main(int count, char **arguments) {
-    long num_rounds = count > 1 ? atol(arguments[1]) : 1;
-    for (long round = 0; round < num_rounds; round++)
-        try_one(1 + drawn(120), 1 + drawn(2), 1 + drawn(3), 1 + drawn(40), drawn(6));
-    printf("%ld\n", num_rounds);
-    return 0;
+static int try_round(long round) {
+    (void)round;
+    try_one(1 + drawn(120), 1 + drawn(2), 1 + drawn(3), 1 + drawn(40), drawn(6));
+    return 1;
 }
+
+int main(int count, char **arguments) { return run_rounds(count, arguments, try_round); }

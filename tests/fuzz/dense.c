@@ -46,12 +46,10 @@ static void try_one(size_t rows, size_t inputs, size_t outputs) {
     free(scratch);
 }
 
-int main(int count, char **arguments) {
-    long num_rounds = count > 1 ? atol(arguments[1]) : 1;
-    for (long round = 0; round < num_rounds; round++) {
-        size_t kind = (size_t)round % 10;
-        try_one(drawn(kind == 1 ? 9000 : 60), 1 + drawn(kind == 2 ? 600 : 40), 1 + drawn(kind == 3 ? 600 : 40));
-    }
-    printf("%ld\n", num_rounds);
-    return 0;
+static int try_round(long round) {
+    size_t kind = (size_t)round % 10;
+    try_one(drawn(kind == 1 ? 9000 : 60), 1 + drawn(kind == 2 ? 600 : 40), 1 + drawn(kind == 3 ? 600 : 40));
+    return 1;
 }
+
+int main(int count, char **arguments) { return run_rounds(count, arguments, try_round); }

@@ -22,6 +22,14 @@ static float *drawn_numbers(size_t count, size_t steps, float per_unit, float le
     return found;
 }
 
+/* Try as many rounds as the first argument says, one without, and print how many; a round that returns 0 does not count. */
+static int run_rounds(int count, char **arguments, int (*try_round)(long round)) {
+    long num_rounds = count > 1 ? atol(arguments[1]) : 1;
+    for (long round = 0; round < num_rounds; round += try_round(round)) continue;
+    printf("%ld\n", num_rounds);
+    return 0;
+}
+
 /* End the program unless a number is as near as that. */
 static void check_within(double found, double expected, double most, const char *what) {
     if (fabs(found - expected) < most) return;

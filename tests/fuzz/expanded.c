@@ -59,7 +59,8 @@ static void try_gate(size_t batch, size_t channels, size_t plane, const float *i
     free(first), free(first_bias), free(second), free(second_bias), free(out), free(scratch);
 }
 
-static int try_one(void) {
+static int try_round(long round) {
+    (void)round;
     static const size_t KERNELS[] = {3, 5, 7};
     size_t inputs = 1 + drawn(12), channels = 1 + drawn(14), batch = 1 + drawn(3), kernel = KERNELS[drawn(3)];
     Expanded layer = {.geometry = {.kernel = kernel, .stride = 1 + drawn(2), .pad = drawn(kernel), .height = 1 + drawn(12),
@@ -85,9 +86,4 @@ static int try_one(void) {
     return 1;
 }
 
-int main(int count, char **arguments) {
-    long num_rounds = count > 1 ? atol(arguments[1]) : 1;
-    for (long round = 0; round < num_rounds; round += try_one()) continue;
-    printf("%ld\n", num_rounds);
-    return 0;
-}
+int main(int count, char **arguments) { return run_rounds(count, arguments, try_round); }

@@ -3,7 +3,8 @@
 
 #include "folded.h"
 
-static int try_one(void) {
+static int try_round(long round) {
+    (void)round;
     size_t inputs = 1 + drawn(40), outputs = 1 + drawn(20), plane = 1 + drawn(drawn(2) ? 70 : 7), batch = 1 + drawn(5);
     Folded weights = drawn_weights(outputs, inputs);
     float *in = numbers(batch * inputs * plane), *gates = numbers(batch * inputs), *added = numbers(batch * outputs * plane);
@@ -24,9 +25,4 @@ static int try_one(void) {
     return 1;
 }
 
-int main(int count, char **arguments) {
-    long num_rounds = count > 1 ? atol(arguments[1]) : 1;
-    for (long round = 0; round < num_rounds; round += try_one()) continue;
-    printf("%ld\n", num_rounds);
-    return 0;
-}
+int main(int count, char **arguments) { return run_rounds(count, arguments, try_round); }

@@ -31,10 +31,9 @@ static void try_one(size_t before, size_t along, size_t after, Kind kind) {
     free(data), free(out), free(of_out), free(of_data);
 }
 
-int main(int count, char **arguments) {
-    long num_rounds = count > 1 ? atol(arguments[1]) : 1;
-    for (long round = 0; round < num_rounds; round++)
-        try_one(drawn(5), 1 + drawn(30), 1 + drawn(round % 5 ? 40 : 800), drawn(2) ? SUM : LARGEST);
-    printf("%ld\n", num_rounds);
-    return 0;
+static int try_round(long round) {
+    try_one(drawn(5), 1 + drawn(30), 1 + drawn(round % 5 ? 40 : 800), drawn(2) ? SUM : LARGEST);
+    return 1;
 }
+
+int main(int count, char **arguments) { return run_rounds(count, arguments, try_round); }

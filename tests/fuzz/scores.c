@@ -48,9 +48,9 @@ static void try_one(size_t rows, size_t classes) {
     free(all), free(labels), free(of_losses), free(losses), free(spreads), free(of_scores), free(places);
 }
 
-int main(int count, char **arguments) {
-    long num_rounds = count > 1 ? atol(arguments[1]) : 1;
-    for (long round = 0; round < num_rounds; round++) try_one(drawn(20), 1 + drawn(round % 10 ? 100 : 5000));
-    printf("%ld\n", num_rounds);
-    return 0;
+static int try_round(long round) {
+    try_one(drawn(20), 1 + drawn(round % 10 ? 100 : 5000));
+    return 1;
 }
+
+int main(int count, char **arguments) { return run_rounds(count, arguments, try_round); }

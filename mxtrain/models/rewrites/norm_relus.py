@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from mxtrain.core.system import kernels
 from mxtrain.models.rewrites import array_blocks
@@ -50,10 +50,10 @@ def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
     with_gradient_in_blocks = array_blocks.gradients_in_blocks(graph, shapes, users)
     replacements: dict[int, Replacement | None] = {}
     for norm, (user, *others) in users.items():
-        if others or norm in outputs or norm in unfit or not _fits(graph, shapes, norm):
+        if others or norm in outputs or norm in unfit or not is_norm(graph, shapes, norm):
             continue
         name = nodes[user]["name"]
-        if _is_relu(nodes[user]):
+        if is_relu(nodes[user]):
             # For data and gradient in two orders the joined operator has no backward pass, or a wrong one: MXNet puts
             # plain data into the gradient's order, but not the places that the ReLU has noted (docs/adr/0041).
             if nodes[norm]["inputs"][0][0] not in in_blocks or user not in with_gradient_in_blocks:
@@ -81,7 +81,8 @@ def _has_onednn() -> bool:
     return is_on and bool(mx.runtime.Features().is_enabled("MKLDNN"))
 
 
-def _is_relu(node: Mapping[str, Any]) -> bool:
+def is_relu(node: Mapping[str, Any]) -> bool:
+    """Return whether the node is a ReLU, by either of its names."""
     is_activation = node["op"] == "Activation" and node["attrs"].get("act_type") == "relu"
     return bool(is_activation or node["op"] == "relu")
 
@@ -90,12 +91,12 @@ def _is_limited_relu(node: Mapping[str, Any]) -> bool:
     return node["op"] == "clip" and float(node["attrs"]["a_min"]) == 0 < float(node["attrs"]["a_max"])
 
 
-def _fits(graph: Graph, shapes: Shapes, position: int) -> bool:
-    """Return whether this is a BatchNorm of the channels of pictures, whose statistics are not asked for."""
+def is_norm(graph: Graph, shapes: Shapes, position: int, operators: Sequence[str] = ("BatchNorm",)) -> bool:
+    """Return whether this is one of `operators`, of the channels of pictures, whose statistics are not asked for."""
     node = graph["nodes"][position]
     attributes = node.get("attrs", {})
     return (
-        node["op"] == "BatchNorm"
+        node["op"] in operators
         and are_float32(graph["nodes"][node["inputs"][GAMMA][0]])
         and attributes.get("output_mean_var", "False") == "False"
         and attributes.get("axis", "1") == "1"

@@ -18,8 +18,8 @@ typedef struct {
 static size_t cut(const Run *run, float *memory, Scratch *scratch) {
     const Geometry *g = &run->geometry;
     if (!run->weights) return LANES;
-    size_t planes = run->is_judging ? 1 : run->batch;
-    size_t sizes[] = {padded_size(g), planes * out_size(g), gradient_size(g), in_size(g), whole_lanes(g->width) + LANES};
+    size_t sizes[] = {padded_size(g), run->batch * out_size(g), gradient_size(g), in_size(g), whole_lanes(g->width) + LANES};
+    if (run->is_judging) sizes[1] = sizes[2] = sizes[3] = 0; /* a plane is done with before the next one */
     float **arrays[] = {&scratch->padded, &scratch->convolved, &scratch->gradient, &scratch->of_input, &scratch->row};
     return cut_memory(memory, sizes, arrays, sizeof sizes / sizeof *sizes);
 }
@@ -50,8 +50,7 @@ static Plane out_plane(const Run *run, const float *numbers, size_t sample, size
 static Plane convolved_plane(const Run *run, const Scratch *scratch, size_t sample, size_t channel) {
     const Geometry *g = &run->geometry;
     if (!run->weights) return out_plane(run, run->in, sample, channel);
-    size_t place = run->is_judging ? 0 : sample;
-    return (Plane){scratch->convolved + place * out_size(g), g->out_height, g->out_width, g->out_row};
+    return (Plane){scratch->convolved + sample * out_size(g), g->out_height, g->out_width, g->out_row};
 }
 
 static ChannelNorm channel_norm(const Norm *norm, size_t channel, float mean, float inverse) {
@@ -101,7 +100,7 @@ static Scratch own_scratch(const Run *run, float *memory) {
     cut(run, memory + (size_t)omp_get_thread_num() * run_scratch(run), &scratch);
     if (!run->weights) return scratch;
     memset(scratch.padded, 0, padded_size(&run->geometry) * sizeof(float));
-    memset(scratch.gradient, 0, gradient_size(&run->geometry) * sizeof(float));
+    if (!run->is_judging) memset(scratch.gradient, 0, gradient_size(&run->geometry) * sizeof(float));
     memset(scratch.row, 0, (whole_lanes(run->geometry.width) + LANES) * sizeof(float));
     return scratch;
 }

@@ -2,8 +2,7 @@
    operators. Inputs are those of the operators they stand for, in their order: the data, of a norm gamma, beta, and its
    running mean and variance, and the weights. Outputs are the data and the statistics of the batch. */
 
-#include "channels.h"
-#include "operator.h"
+#include "channels_operator.h"
 
 /* Where among its inputs a kind of run has its norms and weights; 0 where it has none. */
 typedef struct {
@@ -12,7 +11,9 @@ typedef struct {
 
 static const Places NORM = {0, 0, 1}, DEPTHWISE = {0, 1, 2}, BOTH = {1, 5, 6};
 
-static Geometry geometry_of(Attributes attributes, const int64_t *sizes) {
+const char *const KEYS_BEHIND[4] = {"epsilon", "momentum", "activation", "is_fixed"};
+
+Geometry geometry_of(Attributes attributes, const int64_t *sizes) {
     return (Geometry){.kernel = (size_t)whole_number(attributes, "kernel"),
                       .stride = (size_t)whole_number(attributes, "stride"),
                       .pad = (size_t)whole_number(attributes, "pad"),
@@ -35,7 +36,7 @@ static int shape(Attributes attributes, FoundShape *inputs, FoundShape *outputs,
     return DONE;
 }
 
-static Norm norm_of(const Call *call, int gamma, const char *const keys[4]) {
+Norm norm_of(const Call *call, int gamma, const char *const keys[4]) {
     return (Norm){call->in[gamma],
                   call->in[gamma + 1],
                   call->in[gamma + 2],
@@ -49,13 +50,12 @@ static Norm norm_of(const Call *call, int gamma, const char *const keys[4]) {
 /* The run of a call whose inputs begin at `first`; `norms` are where its norms are put. */
 static Run run_of(const Call *call, int first, Places places, Norm norms[2]) {
     static const char *const before[] = {"epsilon_before", "momentum_before", "activation_before", "is_fixed_before"};
-    static const char *const behind[] = {"epsilon", "momentum", "activation", "is_fixed"};
     const Shape *data = &call->inputs[first];
     Run run = {.batch = (size_t)data->sizes[0], .channels = (size_t)data->sizes[1], .in = call->in[first], .behind = &norms[1],
                .is_judging = (int)whole_number(call->attributes, "is_judging")};
     run.geometry = geometry_of(call->attributes, data->sizes);
     if (places.weights) lay_out(&run.geometry);
-    norms[1] = norm_of(call, first + places.behind, behind);
+    norms[1] = norm_of(call, first + places.behind, KEYS_BEHIND);
     if (places.weights) run.weights = call->in[first + places.weights];
     if (!places.before) return run;
     norms[0] = norm_of(call, first + places.before, before);

@@ -1,16 +1,8 @@
 /* A convolution of 1 x 1 and a depthwise one with their norms and activations: of data, the first one's weights as
    `mxtrain_folded_norm` makes them, the second one's, and gamma, beta and running statistics of the norm behind it. */
 
+#include "channels_operator.h"
 #include "expanded.h"
-#include "operator.h"
-
-static Geometry geometry_of(Attributes attributes, const int64_t *data) {
-    return (Geometry){.kernel = (size_t)whole_number(attributes, "kernel"),
-                      .stride = (size_t)whole_number(attributes, "stride"),
-                      .pad = (size_t)whole_number(attributes, "pad"),
-                      .height = (size_t)data[2],
-                      .width = (size_t)data[3]};
-}
 
 static int shape(Attributes attributes, FoundShape *inputs, FoundShape *outputs) {
     const int64_t *data = inputs[0].sizes;
@@ -29,13 +21,7 @@ static int shape(Attributes attributes, FoundShape *inputs, FoundShape *outputs)
 
 static int forward(const Call *call) {
     const int64_t *data = call->inputs[0].sizes;
-    Norm behind = {.gamma = call->in[3],
-                   .beta = call->in[4],
-                   .running_mean = call->in[5],
-                   .running_variance = call->in[6],
-                   .epsilon = number(call->attributes, "epsilon", 1e-3f),
-                   .activation = activation_of(text(call->attributes, "activation")),
-                   .has_gamma = !whole_number(call->attributes, "is_fixed")};
+    Norm behind = norm_of(call, 3, KEYS_BEHIND);
     Expanded layer = {.expansion = {.batch = (size_t)data[0],
                                     .inputs = (size_t)data[1],
                                     .plane = (size_t)(data[2] * data[3]),

@@ -7,12 +7,7 @@
 
 FMA float mean_of(const float *numbers, size_t count) {
     __m256 even = _mm256_setzero_ps(), odd = even;
-    size_t at = 0;
-    for (; at + 8 < count; at += 16) {
-        even = _mm256_add_ps(even, _mm256_loadu_ps(numbers + at));
-        odd = _mm256_add_ps(odd, load(numbers + at + 8, count - at - 8));
-    }
-    if (at < count) even = _mm256_add_ps(even, load(numbers + at, count - at));
+    add_row(numbers, count, &even, &odd);
     return (float)((exact_sum_of(even) + exact_sum_of(odd)) / (double)count);
 }
 

@@ -25,18 +25,9 @@ INLINE __m256 differences(const float *from, size_t count, __m256 mean) {
     return count < LANES ? _mm256_and_ps(less, _mm256_castsi256_ps(first_of_eight(count))) : less;
 }
 
-/* Two sums at a time: an addition takes as long as four of them in turn. */
 FMA void add_moments(Plane plane, Moments *moments) {
     __m256 zero = _mm256_setzero_ps(), even = zero, odd = zero;
-    for (size_t row = 0; row < plane.height; row++) {
-        const float *numbers = plane.numbers + row * plane.stride;
-        size_t column = 0;
-        for (; column + LANES < plane.width; column += 2 * LANES) {
-            even = _mm256_add_ps(even, _mm256_loadu_ps(numbers + column));
-            odd = _mm256_add_ps(odd, load(numbers + column + LANES, plane.width - column - LANES));
-        }
-        if (column < plane.width) even = _mm256_add_ps(even, load(numbers + column, plane.width - column));
-    }
+    for (size_t row = 0; row < plane.height; row++) add_row(plane.numbers + row * plane.stride, plane.width, &even, &odd);
     double count = (double)(plane.height * plane.width), mean = (exact_sum_of(even) + exact_sum_of(odd)) / count;
     __m256 middle = _mm256_set1_ps((float)mean);
     even = odd = zero;

@@ -6,7 +6,6 @@
 
 #include "product_block.h"
 
-
 void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels) {
     for (size_t first = 0; first < columns; first += PANEL, panels += rows * PANEL) {
         size_t count = columns - first < PANEL ? columns - first : PANEL;
@@ -25,9 +24,8 @@ void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels) {
 }
 
 /* A block of the product: `count` rows, at most ROWS, which the compiler knows, and up to 16 columns. */
-INLINE void multiply_block(const size_t count, Matrix left, const float *panel,
-                                                                     size_t depth, size_t columns, float *out,
-                                                                     size_t stride, Into into) {
+INLINE void multiply_block(const size_t count, Matrix left, const float *panel, size_t depth, size_t columns, float *out,
+                           size_t stride, Into into) {
     __m256 sums[ROWS][2];
 #pragma GCC unroll 6
     for (size_t row = 0; row < count; row++) sums[row][0] = sums[row][1] = _mm256_setzero_ps();

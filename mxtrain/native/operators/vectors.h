@@ -35,6 +35,16 @@ FMA static inline void store(float *numbers, size_t count, __m256 values) {
         _mm256_maskstore_ps(numbers, first_of_eight(count), values);
 }
 
+/* Add a row's numbers, two eights at a time: an addition takes as long as four of them in turn. */
+INLINE void add_row(const float *numbers, size_t count, __m256 *even, __m256 *odd) {
+    size_t at = 0;
+    for (; at + 8 < count; at += 16) {
+        *even = _mm256_add_ps(*even, _mm256_loadu_ps(numbers + at));
+        *odd = _mm256_add_ps(*odd, load(numbers + at + 8, count - at - 8));
+    }
+    if (at < count) *even = _mm256_add_ps(*even, load(numbers + at, count - at));
+}
+
 FMA static inline float sum_of(__m256 numbers) {
     float all[8];
     _mm256_storeu_ps(all, numbers);

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple
 
+from mxtrain.models.rewrites import norm_relus
 from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, are_float32, numbers, shape_of
-
-OF_PICTURES = 4  # axes
 
 
 class Net(NamedTuple):
@@ -33,8 +32,7 @@ class Net(NamedTuple):
         return tuple(shape_of(self.graph, self.shapes, *entry[:2]))
 
     def is_relu(self, place: int) -> bool:
-        op = self.node(place)["op"]
-        return op == "relu" or (op == "Activation" and self.attributes(place).get("act_type") == "relu")
+        return norm_relus.is_relu(self.node(place))
 
     def is_product(self, place: int) -> bool:
         """Return whether this convolution is a product of all channels at a place with weights in float32."""

@@ -36,7 +36,6 @@ from mxtrain.runtime.own_operators import DEPTHWISE_NORM, NORM, NORM_DEPTHWISE_N
 IDENTITY, RELU, RELU6, HARD_SWISH = "identity", "relu", "relu6", "hard_swish"
 NOT_OF_ONEDNN = (RELU6, HARD_SWISH)
 KERNELS, STRIDES = (3, 5, 7), (1, 2)
-GAMMA = 1  # of a norm's inputs
 MOVED = {NORM: (3, 4), DEPTHWISE_NORM: (4, 5), NORM_DEPTHWISE_NORM: (3, 4, 8, 9)}  # running statistics
 # What passes on the order of arrays, or of their gradients.
 PASSING = ("elemwise_add", "add_n", "Concat", "Pooling", "Activation", "BatchNorm")
@@ -185,16 +184,9 @@ def _with_weights(run: _Run) -> list[int]:
 
 def _is_norm(graph: Graph, shapes: Shapes, place: int, is_judging: bool) -> bool:
     """Return whether this is a BatchNorm of the channels of pictures, in training by the statistics of the batch."""
-    node = graph["nodes"][place]
-    attributes = node.get("attrs", {})
-    return (
-        node["op"] in ("BatchNorm", norm_relus.JOINED)
-        and are_float32(graph["nodes"][node["inputs"][GAMMA][0]])
-        and attributes.get("output_mean_var", "False") == "False"
-        and (is_judging or attributes.get("use_global_stats", "False") == "False")
-        and attributes.get("axis", "1") == "1"
-        and len(shape_of(graph, shapes, *node["inputs"][0][:2])) == norm_relus.OF_PICTURES
-    )
+    of_node = graph["nodes"][place].get("attrs", {})
+    is_for_all = is_judging or of_node.get("use_global_stats", "False") == "False"
+    return is_for_all and norm_relus.is_norm(graph, shapes, place, ("BatchNorm", norm_relus.JOINED))
 
 
 def _norm(wiring: _Wiring, place: int) -> _Norm:
@@ -282,14 +274,23 @@ def _attributes(wiring: _Wiring, run: _Run) -> dict[str, str]:
         if norm is not None:
             of_norm = wiring.nodes[norm.place].get("attrs", {})
             attributes[f"activation{ending}"] = norm.activation
-            attributes[f"epsilon{ending}"] = of_norm.get("eps", "0.001")
             attributes[f"momentum{ending}"] = of_norm.get("momentum", "0.9")
-            attributes[f"is_fixed{ending}"] = str(int(of_norm.get("fix_gamma", "True") == "True"))
+            attributes.update({f"{name}{ending}": each for name, each in constants_of_norm(of_norm).items()})
     if run.convolution is not None:
-        of_convolution = wiring.nodes[run.convolution]["attrs"]
-        for name, default in (("kernel", ()), ("stride", (1,)), ("pad", (0,))):
-            attributes[name] = str((numbers(of_convolution, name) or default)[0])
+        attributes.update(sizes_of_convolution(wiring.nodes[run.convolution]["attrs"]))
     return attributes
+
+
+def constants_of_norm(attributes: Mapping[str, str]) -> dict[str, str]:
+    """Return of a BatchNorm's attributes those that our operators need to compute by running statistics."""
+    is_fixed = attributes.get("fix_gamma", "True") == "True"
+    return {"epsilon": attributes.get("eps", "0.001"), "is_fixed": str(int(is_fixed))}
+
+
+def sizes_of_convolution(attributes: Mapping[str, str]) -> dict[str, str]:
+    """Return the sizes of a depthwise convolution of squares as our operators take them."""
+    defaults = (("kernel", ()), ("stride", (1,)), ("pad", (0,)))
+    return {name: str((numbers(attributes, name) or default)[0]) for name, default in defaults}
 
 
 def _operator(

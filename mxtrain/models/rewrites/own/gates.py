@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Iterator, Mapping, NamedTuple
 
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Inputs
-from mxtrain.models.rewrites.own.answering_graphs import OF_PICTURES, Net
+from mxtrain.models.rewrites.norm_relus import OF_PICTURES
+from mxtrain.models.rewrites.own.answering_graphs import Net
 from mxtrain.runtime.own_operators import GATE
 
 
@@ -27,10 +28,10 @@ def gates(net: Net) -> Iterator[Gate]:
         relu = _source_by(net, second, "Convolution")
         first = _source_by(net, relu, "relu", "Activation")
         pooling = _source_by(net, first, "Convolution")
-        if pooling is None or not _is_mean(net, pooling) or not net.is_relu(relu or 0):
+        if relu is None or first is None or pooling is None or not net.is_relu(relu):
             continue
-        if all(_is_dense(net, place or 0) for place in (first, second)):
-            yield Gate(net.node(pooling)["inputs"][0], first or 0, second, end)
+        if _is_mean(net, pooling) and _is_dense(net, first) and _is_dense(net, second):
+            yield Gate(net.node(pooling)["inputs"][0], first, second, end)
 
 
 def _source_by(net: Net, place: int | None, *ops: str) -> int | None:

@@ -13,22 +13,23 @@ import json
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
 from mxtrain import native
-from mxtrain.models.rewrites import hard_sigmoids
+from mxtrain.models.rewrites import hard_sigmoids, norm_relus
 from mxtrain.models.rewrites.graph_rewrites import (
     AddNode,
     Graph,
     Inputs,
     Replacement,
     Shapes,
-    are_float32,
     numbers,
     plain_copy,
     users_of,
     with_replaced,
 )
+from mxtrain.models.rewrites.norm_relus import OF_PICTURES
+from mxtrain.models.rewrites.own import channel_runs
 from mxtrain.models.rewrites.own import gates as own_gates
-from mxtrain.models.rewrites.own.answering_graphs import OF_PICTURES, Net
-from mxtrain.models.rewrites.own.channel_runs import GAMMA, HARD_SWISH, IDENTITY, RELU, RELU6, is_depthwise
+from mxtrain.models.rewrites.own.answering_graphs import Net
+from mxtrain.models.rewrites.own.channel_runs import HARD_SWISH, IDENTITY, RELU, RELU6
 from mxtrain.models.rewrites.own.gates import Gate
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import (
@@ -90,23 +91,14 @@ def with_plain_layers(graph: Graph, shapes: Shapes) -> Graph:
 
 def _layers(net: Net) -> Iterator[_Layer]:
     """Yield the convolutions with norms for which there are operators."""
-    for place, node in enumerate(net.graph["nodes"]):
+    graph = net.graph
+    for place, node in enumerate(graph["nodes"]):
         norm = net.only_user(place)
-        if node["op"] != "Convolution" or norm is None or not _is_norm(net, norm):
+        if node["op"] != "Convolution" or norm is None or not norm_relus.is_norm(graph, net.shapes, norm):
             continue
-        depthwise = is_depthwise(net.graph, net.shapes, place)
+        depthwise = channel_runs.is_depthwise(graph, net.shapes, place)
         if depthwise or _is_pointwise(net, place):
             yield _Layer(place, norm, *_activation_behind(net, norm), depthwise)
-
-
-def _is_norm(net: Net, place: int) -> bool:
-    node, attributes = net.node(place), net.attributes(place)
-    return (
-        node["op"] == "BatchNorm"
-        and attributes.get("axis", "1") == "1"
-        and attributes.get("output_mean_var", "False") == "False"
-        and are_float32(net.node(node["inputs"][GAMMA][0]))
-    )
 
 
 def _is_pointwise(net: Net, place: int) -> bool:
@@ -180,15 +172,11 @@ def _inputs(net: Net, layer: _Layer) -> list[list[int]]:
     of_layer = [weights, *net.node(layer.norm)["inputs"][1:]]
     if layer.expansion is not None:
         return [*_inputs(net, layer.expansion), *of_layer]
-    if layer.gates is None:
-        return [data, *of_layer, *([layer.added] if layer.added else [])]
-    product, factor = layer.gates
-    return [
-        net.node(product)["inputs"][0],
-        [factor, 0, 0],
-        *of_layer,
-        *([layer.added] if layer.added else []),
-    ]
+    before, added = [data], [layer.added] if layer.added else []
+    if layer.gates is not None:
+        product, factor = layer.gates
+        before = [net.node(product)["inputs"][0], [factor, 0, 0]]
+    return [*before, *of_layer, *added]
 
 
 def _operator(
@@ -240,14 +228,11 @@ def _outputs(net: Net, layer: _Layer) -> str:
 
 
 def _norm(net: Net, layer: _Layer) -> dict[str, str]:
-    norm = net.attributes(layer.norm)
-    is_fixed = norm.get("fix_gamma", "True") == "True"
-    return {"epsilon": norm.get("eps", "0.001"), "is_fixed": str(int(is_fixed))}
+    return channel_runs.constants_of_norm(net.attributes(layer.norm))
 
 
 def _sizes(net: Net, layer: _Layer) -> dict[str, str]:
-    of_layer, defaults = net.attributes(layer.convolution), (("kernel", ()), ("stride", (1,)), ("pad", (0,)))
-    return {name: str((numbers(of_layer, name) or default)[0]) for name, default in defaults}
+    return channel_runs.sizes_of_convolution(net.attributes(layer.convolution))
 
 
 def _gate(
