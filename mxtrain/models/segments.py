@@ -12,17 +12,11 @@ import itertools
 from typing import Sequence
 
 from mxtrain.models.autocast.operator_times import num_elements
-from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, in_bfloat16, shape_of
+from mxtrain.models.rewrites.graph_rewrites import WITHOUT_GRADIENT, Graph, Shapes, in_bfloat16, shape_of
 from mxtrain.models.rewrites.own.channel_runs import inside_runs
 
 HANDED_ON = "handed on"  # the name of a segment's input
 WITHOUT_MEMORY = ("null", "Reshape", "Flatten", "expand_dims", "_copy", "squeeze")  # they show another one's
-# Operators that no gradient goes through.
-WITHOUT_GRADIENT = {"ones_like", "zeros_like", "_ones", "_zeros", "BlockGrad", "_contrib_arange_like"} | {
-    f"{before}{name}{after}"
-    for name in ("equal", "not_equal", "greater", "greater_equal", "lesser", "lesser_equal")
-    for before, after in (("broadcast_", ""), ("_", ""), ("_", "_scalar"))
-}
 FLOAT32_BYTES, BFLOAT16_BYTES = 4, 2
 
 

@@ -16,6 +16,7 @@ from mxtrain import native
 logger = logging.getLogger("mxtrain.runtime")
 
 ATTENTION = "mxtrain_attention"  # of projections and of what is added to scores; heads
+DROPPING_ATTENTION = "mxtrain_dropping_attention"  # that and dropout among shares, by a seed; heads, rate
 # A BatchNorm with its activation, a depthwise convolution with those behind it, or on both sides.
 NORM, DEPTHWISE_NORM = "mxtrain_norm", "mxtrain_depthwise_norm"
 NORM_DEPTHWISE_NORM = "mxtrain_norm_depthwise_norm"

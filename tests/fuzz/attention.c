@@ -7,7 +7,7 @@
 static float *numbers(size_t count) { return drawn_numbers(count, 4000, 1000, -2); }
 
 static void check(double found, double expected, const char *what) {
-    check_within(found, expected, 1e-4, what);
+    check_within(found, expected, 1e-4 * (1 + fabs(expected)), what);
 }
 
 /* Hide what is behind a token, or of another document, or in the padding, or anything, or all that a token sees. */
@@ -27,10 +27,13 @@ static void try_one(size_t length, size_t batch, size_t heads, size_t width, siz
     float *projected = numbers(length * row), *added = numbers(masks * length * length);
     float *out = numbers(length * of_out), *gradient = numbers(length * of_out), *found = numbers(length * row);
     for (size_t place = 0; place < masks; place++) hide(added + place * length * length, length, kind);
-    Attention attention = {length, batch, heads, width, masks, projected, added};
+    Attention attention = {length, batch, heads, width, masks, projected, added, (int)drawn(2), {0, 0, 0}};
+    float seed[] = {(float)drawn((size_t)SEEDS), (float)drawn((size_t)SEEDS)};
+    attention.dropout = dropout_of(seed, (float)drawn(100) / 100);
     float *scratch = numbers(attention_scratch(&attention));
     attend(&attention, out, scratch, 1);
     attend_backward(&attention, gradient, found, scratch, 1);
+    float *stays = numbers(length + 8);
     double *shares = malloc(length * sizeof *shares), *expected = calloc(length * row, sizeof *expected);
     for (size_t place = 0; place < batch * heads; place++) {
         const float *begin = projected + place * 3 * width;
@@ -46,28 +49,31 @@ static void try_one(size_t length, size_t batch, size_t heads, size_t width, siz
             }
             for (size_t other = 0; other < length; other++) total += shares[other] = exp(shares[other] - largest);
             for (size_t other = 0; other < length; other++) shares[other] /= total;
+            for (size_t other = 0; other < length; other++) stays[other] = 1;
+            if (attention.drops) drop(&attention.dropout, place * length + token, 0, length, stays);
             for (size_t at = 0; at < width; at++) {
                 double sum = 0;
-                for (size_t other = 0; other < length; other++) sum += shares[other] * begin[other * row + 2 * width + at];
+                for (size_t other = 0; other < length; other++)
+                    sum += stays[other] * shares[other] * begin[other * row + 2 * width + at];
                 check(out[token * of_out + place * width + at], sum, "another value");
                 mean += sum * of_row[at];
             }
             for (size_t other = 0; other < length; other++) {
                 double of_share = 0;
                 for (size_t at = 0; at < width; at++) of_share += of_row[at] * (double)begin[other * row + 2 * width + at];
-                double of_score = shares[other] * (of_share - mean) / sqrt((double)width);
+                double of_score = shares[other] * (stays[other] * of_share - mean) / sqrt((double)width);
                 double *of_token = expected + token * row + place * 3 * width;
                 double *of_other = expected + other * row + place * 3 * width;
                 for (size_t at = 0; at < width; at++) {
                     of_token[at] += of_score * begin[other * row + width + at];
                     of_other[width + at] += of_score * query[at];
-                    of_other[2 * width + at] += shares[other] * of_row[at];
+                    of_other[2 * width + at] += stays[other] * shares[other] * of_row[at];
                 }
             }
         }
     }
     for (size_t at = 0; at < length * row; at++) check(found[at], expected[at], "another gradient");
-    free(projected), free(added), free(out), free(gradient), free(found), free(scratch), free(shares), free(expected);
+    free(projected), free(added), free(out), free(gradient), free(found), free(scratch), free(shares), free(expected), free(stays);
 }
 
 static int try_round(long round) {

@@ -35,6 +35,16 @@ OF_PARAMETERS = (FOLDED_NORM,)  # operators whose inputs are parameters, whereve
 FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
 PLAIN_AXES = "(0, 1, 2, 3)"  # of a transposition that moves none
 CASTS = ("Cast", "amp_cast")  # a user's own, and those of mixed precision
+# Operators that no gradient goes through, whatever they take.
+WITHOUT_GRADIENT = {
+    *("BlockGrad", "ones_like", "zeros_like", "_ones", "_zeros"),
+    *("_arange", "_contrib_arange_like", "argmax", "argmin"),
+    *(
+        form.format(comparison)
+        for form in ("_{}", "broadcast_{}", "_{}_scalar")
+        for comparison in ("equal", "not_equal", "greater", "greater_equal", "lesser", "lesser_equal")
+    ),
+}
 
 
 @dataclasses.dataclass

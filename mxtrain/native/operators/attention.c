@@ -153,6 +153,14 @@ static void shares_of(const Attention *a, const Head *head, const Scratch *scrat
         share(shares + row * stride, head->added + (part->row + row) * a->length + part->first, scale, count);
 }
 
+/* Drop shares of a part, or gradients of what shares these left. */
+static void drop_part(const Attention *a, size_t place, const Part *part, float *numbers, size_t stride) {
+    if (!a->drops) return;
+    for (size_t row = 0; row < part->rows; row++)
+        drop(&a->dropout, place * a->length + part->row + row, part->first, part->end - part->first,
+             numbers + row * stride);
+}
+
 static void attend_head(const Attention *a, size_t place, float *out, float *memory) {
     Head head = head_of(a, place);
     Scratch scratch;
@@ -164,6 +172,7 @@ static void attend_head(const Attention *a, size_t place, float *out, float *mem
     for (size_t row = 0; row < a->length; row += BLOCK) {
         Part part = part_from(a, &head, row);
         shares_of(a, &head, &scratch, &part, stride);
+        drop_part(a, place, &part, scratch.shares, stride);
         Matrix shares = {scratch.shares, stride, 1};
         multiply(shares, scratch.rows_of_all, a->length, part.first, part.rows, part.end - part.first, a->width,
                  out + row * row_stride, row_stride, WRITE);
@@ -208,8 +217,10 @@ static void attend_head_backward(const Attention *a, size_t place, const float *
         Matrix of_rows = side_by_side(from_row(gradient, row), part.rows, width, scratch.rows);
         multiply(of_rows, scratch.values + part.first * width, width, 0, part.rows, width, count, scratch.of_shares,
                  stride, WRITE);
+        drop_part(a, place, &part, scratch.of_shares, stride);
         for (size_t at = 0; at < part.rows; at++)
             unshare(scratch.shares + at * stride, scratch.of_shares + at * stride, 1 / sqrtf((float)width), count);
+        drop_part(a, place, &part, scratch.shares, stride);
         put_into_panels(from_row(head.query, row), part.rows, width, scratch.queries);
         put_into_panels(of_rows, part.rows, width, scratch.gradients);
         Matrix shares = {scratch.shares, stride, 1}, of_scores = {scratch.of_shares, stride, 1};

@@ -1,4 +1,5 @@
-/* Attention as an operator: of projections (length, batch, heads x 3 x width), and what is added to scores. */
+/* Attention as operators: of projections (length, batch, heads x 3 x width), and what is added to scores; the second
+   drops shares at a `rate`, by a seed of two whole numbers. */
 
 #include "attention.h"
 #include "operator.h"
@@ -13,12 +14,20 @@ static int shape(Attributes attributes, FoundShape *inputs, FoundShape *output) 
     return DONE;
 }
 
+static int shape_with_seed(Attributes attributes, FoundShape *inputs, FoundShape *output) {
+    float rate = number(attributes, "rate", 0);
+    return rate > 0 && rate < 1 && inputs[2].count == 1 && inputs[2].sizes[0] == 2 ? shape(attributes, inputs, output)
+                                                                                   : FAILED;
+}
+
 static Attention attention_of(const Call *call, int first) {
     const int64_t *sizes = call->inputs[first].sizes;
     size_t heads = (size_t)whole_number(call->attributes, "heads");
     Attention found = {(size_t)sizes[0],     (size_t)sizes[1],
                        heads,                (size_t)sizes[2] / 3 / heads,
-                       (size_t)call->inputs[first + 1].sizes[0], call->in[first], call->in[first + 1]};
+                       (size_t)call->inputs[first + 1].sizes[0], call->in[first], call->in[first + 1], 0, {0, 0, 0}};
+    float rate = number(call->attributes, "rate", 0);
+    if (rate > 0) found.drops = 1, found.dropout = dropout_of(call->in[first + 2], rate);
     return found;
 }
 
@@ -36,7 +45,7 @@ static int forward(const Call *call) {
     return DONE;
 }
 
-/* Of `added` there is no gradient: a graph asks for none (`rewrites/own/attentions.py`). */
+/* Of `added` and of a seed there is no gradient: a graph asks for none (`rewrites/own/attentions.py`). */
 static int backward(const Call *call) {
     Attention attention = attention_of(call, 1);
     int threads;
@@ -47,3 +56,5 @@ static int backward(const Call *call) {
 }
 
 const Operator attention_operator = {"mxtrain_attention", 2, 1, shape, forward, backward, 0, {0}};
+const Operator dropping_attention_operator = {
+    "mxtrain_dropping_attention", 3, 1, shape_with_seed, forward, backward, 0, {0}};

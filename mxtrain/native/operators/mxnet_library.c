@@ -59,6 +59,7 @@ void *scratch_memory(const Call *call, size_t bytes_of_thread, size_t most, int 
 
 static const Operator *const operators[] = {
     &attention_operator,
+    &dropping_attention_operator,
     &norm_operator,
     &depthwise_norm_operator,
     &norm_depthwise_norm_operator,

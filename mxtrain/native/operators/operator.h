@@ -53,8 +53,8 @@ typedef struct {
     int num_moved, moved[4];
 } Operator;
 
-extern const Operator attention_operator, layer_norm_operator, cross_entropy_operator, likeliest_operator;
-extern const Operator reduction_operator, dense_operator;
+extern const Operator attention_operator, dropping_attention_operator, layer_norm_operator, reduction_operator;
+extern const Operator cross_entropy_operator, likeliest_operator, dense_operator;
 extern const Operator folded_norm_operator, pointwise_operator, pointwise_sum_operator, gated_pointwise_operator;
 extern const Operator gated_pointwise_sum_operator, gate_operator, expanded_operator;
 extern const Operator norm_operator, depthwise_norm_operator, norm_depthwise_norm_operator;

@@ -2,8 +2,8 @@
 
 MXNet's two products and its softmax write the scores of all tokens for all tokens, five times a step; ours computes
 them twice, and none that is hidden from a whole block of tokens. It takes what is added to scores as an array without a
-gradient: a mask that comparisons have made, or zeros where nothing is added. Any other, or dropout among the shares,
-leaves MXNet's.
+gradient: a mask that comparisons have made, or zeros where nothing is added. Any other leaves MXNet's. What is dropped
+among shares a seed says, which MXNet's random numbers make anew at each step.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Mapping, NamedTuple
 
 from mxtrain import native
 from mxtrain.models.rewrites.graph_rewrites import (
+    WITHOUT_GRADIENT,
     AddNode,
     Graph,
     Inputs,
@@ -25,17 +26,12 @@ from mxtrain.models.rewrites.graph_rewrites import (
     users_of,
     with_replaced,
 )
-from mxtrain.runtime.own_operators import ATTENTION
+from mxtrain.runtime.own_operators import ATTENTION, DROPPING_ATTENTION
 
 SCORES, OUTPUT = "_contrib_interleaved_matmul_selfatt_qk", "_contrib_interleaved_matmul_selfatt_valatt"
 SUMS = ("elemwise_add", "broadcast_add")
-COMPARISONS = ("equal", "greater", "greater_equal", "lesser", "lesser_equal", "not_equal")
-# What has no gradient, whatever it is made of.
-WITHOUT_GRADIENT = (
-    *(form.format(each) for form in ("_{}", "broadcast_{}", "_{}_scalar") for each in COMPARISONS),
-    *("BlockGrad", "ones_like", "zeros_like", "_ones", "_zeros"),
-    *("_arange", "_contrib_arange_like", "argmax", "argmin"),
-)
+# Two whole numbers once they are rounded down, of those below 2^24, which float32 has all.
+SEED = {"low": "0", "high": "16777216", "shape": "(2,)", "dtype": "float32"}
 
 
 def with_own_attention(graph: Graph, shapes: Shapes) -> Graph:
@@ -48,7 +44,7 @@ def with_own_attention(graph: Graph, shapes: Shapes) -> Graph:
     # An attention's own inputs are the projections and what is added to scores.
     of_ours = [node if one is None else {**node, "inputs": one.inputs} for node, one in zip(nodes, found)]
     replacements = {
-        place: functools.partial(_own, length=one.length)
+        place: functools.partial(_own, length=one.length, rate=one.rate)
         for place, one in enumerate(found)
         if one is not None
     }
@@ -60,20 +56,26 @@ class Attention(NamedTuple):
 
     inputs: Inputs
     length: int
+    rate: str  # of shares that are dropped, as the graph writes it; empty where none is
 
 
-def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode, length: int) -> int:
+def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode, length: int, rate: str) -> int:
     projected, *added = inputs
-    name, heads = node["name"], node["attrs"]["heads"]
+    name, attributes = node["name"], {"heads": node["attrs"]["heads"]}
     copy = add(gradient_copy(f"{name}_projected", projected))
     if added:
         hidden = add({"op": "BlockGrad", "name": f"{name}_hidden", "attrs": {}, "inputs": added})
     else:
         shape = {"shape": str((1, length, length))}
         hidden = add({"op": "_zeros", "name": f"{name}_hidden", "attrs": shape, "inputs": []})
-    return add(
-        {"op": ATTENTION, "name": name, "attrs": {"heads": heads}, "inputs": [[copy, 0, 0], [hidden, 0, 0]]}
-    )
+    own = [[copy, 0, 0], [hidden, 0, 0]]
+    if not rate:
+        return add({"op": ATTENTION, "name": name, "attrs": attributes, "inputs": own})
+    drawn = add({"op": "_random_uniform", "name": f"{name}_drawn", "attrs": SEED, "inputs": []})
+    for step in ("floor", "BlockGrad"):
+        drawn = add({"op": step, "name": f"{name}_{step}", "attrs": {}, "inputs": [[drawn, 0, 0]]})
+    own.append([drawn, 0, 0])
+    return add({"op": DROPPING_ATTENTION, "name": name, "attrs": {**attributes, "rate": rate}, "inputs": own})
 
 
 def _attention(
@@ -84,13 +86,16 @@ def _attention(
     if nodes[place]["op"] != OUTPUT:
         return None
     projected, (shares, *_) = nodes[place]["inputs"]
+    rate, dropped = _dropout_rate(nodes[shares]), shares
+    if rate:
+        shares = nodes[dropped]["inputs"][0][0]
     if nodes[shares]["op"] != "softmax" or not _is_plain(nodes[shares]):
         return None
     total = nodes[shares]["inputs"][0][0]
     is_sum = nodes[total]["op"] in SUMS
     summed = nodes[total]["inputs"] if is_sum else nodes[shares]["inputs"]
     (scores, *_), *added = sorted(summed, key=lambda entry: nodes[entry[0]]["op"] != SCORES)
-    between = {shares, total, scores}
+    between = {dropped, shares, total, scores}
     shape = shape_of(graph, shapes, scores, 0)
     is_ours = (
         nodes[scores]["op"] == SCORES
@@ -105,7 +110,19 @@ def _attention(
         and all(_is_for_heads(shape_of(graph, shapes, *each[:2]), shape) for each in added)
         and all(_has_no_gradient(graph, each[0]) for each in added)
     )
-    return Attention([projected, *added], shape[-1]) if is_ours else None
+    return Attention([projected, *added], shape[-1], rate) if is_ours else None
+
+
+def _dropout_rate(node: Mapping[str, Any]) -> str:
+    """Return the rate at which a node drops each number by itself while a net trains; empty if it is no such node."""
+    attributes = node.get("attrs", {})
+    is_dropout = (
+        node["op"] == "Dropout"
+        and attributes.get("mode", "training") == "training"
+        and attributes.get("axes", "()") in ("()", "[]")
+        and 0 < float(attributes.get("p", "0.5")) < 1
+    )
+    return str(attributes.get("p", "0.5")) if is_dropout else ""
 
 
 def _is_for_heads(added: Shape, scores: Shape) -> bool:

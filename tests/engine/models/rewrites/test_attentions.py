@@ -11,7 +11,7 @@ from mxtrain.models.nets.gpt import HIDDEN, Gpt
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.own import attentions
 from mxtrain.runtime import mx
-from mxtrain.runtime.own_operators import ATTENTION
+from mxtrain.runtime.own_operators import ATTENTION, DROPPING_ATTENTION
 from tests.support.nets.symbols import computed, operators
 from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
@@ -20,7 +20,11 @@ SHAPES = [(1, 1, 1, 1), (7, 3, 2, 5), (48, 1, 1, 16), (49, 2, 2, 33), (97, 1, 3,
 
 
 def attention(
-    heads: int, is_compared: bool = True, dropout: float = 0.0, adds: str = "of each head", **softmax: Any
+    heads: int,
+    is_compared: bool = True,
+    dropout: Any = None,  # of shares, to shares
+    adds: str = "of each head",
+    **softmax: Any,
 ) -> Any:
     """Return attention as GPT writes it; what is `seen` is 1 where a token sees another, else 0."""
     projected, seen = mx.sym.var("projected", dtype="float32"), mx.sym.var("seen")
@@ -32,8 +36,12 @@ def attention(
         scores = scores + added
     shares = mx.sym.softmax(scores, axis=-1, name="shares", **softmax)
     if dropout:
-        shares = mx.sym.Dropout(shares, p=dropout)
+        shares = dropout(shares)
     return mx.sym.contrib.interleaved_matmul_selfatt_valatt(projected, shares, heads=heads, name="attention")
+
+
+def dropping(rate: float, **attributes: Any) -> Any:
+    return lambda shares: mx.sym.Dropout(shares, p=rate, **attributes)
 
 
 def rewritten(symbol: Any, values: dict[str, Any]) -> Any:
@@ -71,10 +79,72 @@ def test_values_and_gradients_are_those_of_mxnet(shape: tuple[int, ...], kind: s
         np.testing.assert_allclose(found, right, rtol=1e-4, atol=2e-5)
 
 
-def test_the_bits_are_those_of_any_number_of_threads() -> None:
+@pytest.mark.parametrize("rate", [0, 0.2])
+def test_the_bits_are_those_of_any_number_of_threads(rate: float) -> None:
     values, gradient = sample(130, 3, 3, 20, "causal")
-    ours = rewritten(attention(3), values)
-    assert_same_bits_of_any_threads(lambda: computed(ours, values, gradient))
+    ours = rewritten(attention(3, dropout=rate and dropping(rate)), values)
+
+    def computed_once() -> Any:
+        mx.random.seed(4)
+        return computed(ours, values, gradient)
+
+    assert_same_bits_of_any_threads(computed_once)
+
+
+def of_shares(values: dict[str, Any], length: int, heads: int) -> dict[str, Any]:
+    """Return the values with ones on the diagonal of each head's, so that what comes out are shares."""
+    projected = values["projected"].reshape(length, -1, heads, 3, length).copy()
+    projected[:, :, :, 2] = np.eye(length)[:, None, None]
+    return {**values, "projected": projected.reshape(length, -1, heads * 3 * length)}
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (7, 3, 2), (64, 2, 3), (100, 1, 2)], ids=str)
+@pytest.mark.parametrize("rate", [0.01, 0.3, 0.9])
+def test_dropped_shares_have_no_gradient_and_others_grow(rate: float, shape: tuple[int, ...]) -> None:
+    length, batch, heads = shape
+    values, gradient = sample(length, batch, heads, length, "documents")
+    ours = rewritten(attention(heads, dropout=dropping(rate)), values)
+    assert DROPPING_ATTENTION in operators(ours)
+    assert not {"Dropout", "softmax"} & {*operators(ours)}
+
+    def shares(symbol: Any) -> Any:
+        output, *_ = computed(symbol, of_shares(values, length, heads), gradient)
+        return (
+            output.reshape(length, batch, heads, length).transpose((1, 2, 0, 3)).reshape((-1, length, length))
+        )
+
+    mx.random.seed(7)
+    stayed = shares(ours) / np.maximum(shares(attention(heads)), 1e-9)
+    # MXNet's shares by what stayed of ours: those of another net, whose every gradient is asked for.
+    by_hand = attention(heads, dropout=lambda each: each * mx.sym.BlockGrad(mx.sym.var("stayed")))
+    right = computed(by_hand, {**values, "stayed": np.round(stayed * (1 - rate)) / (1 - rate)}, gradient)
+    mx.random.seed(7)
+    for found, expected in zip(computed(ours, values, gradient), right):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5 / (1 - rate))
+
+
+def test_what_is_dropped_is_drawn_for_each_share_by_itself() -> None:
+    length, heads = 128, 8
+    values, gradient = sample(length, 4, heads, length, "all")
+    values = of_shares({**values, "projected": values["projected"] * 0.1}, length, heads)
+    ours = rewritten(attention(heads, dropout=dropping(0.25)), values)
+    steps = []
+    for seed in (1, 2, 2):
+        mx.random.seed(seed)
+        steps += [
+            computed(ours, values, gradient)[0].reshape(length, 4, heads, length) == 0 for _ in range(2)
+        ]
+    first, next_step, of_seed, _, of_same_seed, _ = (step - 0.25 for step in steps)
+    np.testing.assert_array_equal(of_seed, of_same_seed)
+    deviation = np.sqrt(0.25 * 0.75)
+    assert abs(first.mean()) < 4 * deviation / np.sqrt(first.size)
+    others = [next_step, of_seed]
+    for axis, size in enumerate(first.shape):
+        others += [np.roll(first, shift, axis) for shift in (1, 2, 8) if shift < size]
+        each = first.mean(axis=tuple({*range(4)} - {axis}))
+        assert (abs(each) < 5 * deviation * np.sqrt(size / first.size)).all()
+    for other in others:
+        assert abs((first * other).mean()) < 5 * deviation**2 / np.sqrt(first.size)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
@@ -93,7 +163,9 @@ def test_another_attention_stays_as_it_is() -> None:
     inner = plain.get_internals()
     for symbol in (
         attention(2, is_compared=False),  # what is added may have a gradient
-        attention(2, dropout=0.1),
+        attention(2, dropout=dropping(0.1, mode="always")),
+        attention(2, dropout=dropping(0.1, axes=(0,))),
+        attention(2, dropout=lambda shares: mx.sym.Dropout(shares, p=0.1) + shares),
         attention(2, temperature=2.0),
         mx.sym.Group([plain, inner["shares_output"]]),
         mx.sym.Group([plain, inner["projected"].sum()]),
@@ -107,18 +179,19 @@ def test_another_attention_stays_as_it_is() -> None:
     assert attentions.with_own_attention(graph, {}) is graph  # for which there are no zeros
 
 
-def test_a_net_of_texts_trains_by_it() -> None:
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_a_net_of_texts_trains_by_it(dropout: float) -> None:
     """Where texts end comes from its data, of which it asks for no gradient."""
     from mxtrain.models.nets import text_nets, zoo
 
     tokens, mask = mx.nd.ones((3, 9)), mx.nd.array(np.arange(9)[None] < np.array([[9], [4], [1]]))
     with zoo.rewriting():
-        net = text_nets.transformer(20, 3, 9, False, 0.0, layers=2, heads=2, width=8)
+        net = text_nets.transformer(20, 3, 9, False, dropout, layers=2, heads=2, width=8)
         net.initialize()
         net.hybridize(static_alloc=True, static_shape=True)
         with mx.autograd.record():
             net(tokens, mask).sum().backward()
-    assert operators(net._cached_op.symbol).count(ATTENTION) == 2
+    assert operators(net._cached_op.symbol).count(DROPPING_ATTENTION if dropout else ATTENTION) == 2
 
 
 def test_a_net_of_layers_trains_by_it_and_judges_by_mxnets() -> None:
