@@ -42,8 +42,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup
 
 
 # Where pytest runs in several processes, a file's tests stay in one of them. The jobs over clusters, of several
-# processes with deadlines between them, stay in the same, so that one runs at a time. Not those that have hosts of
-# their own and wait long in between: for Slurm, and for a host that does not answer.
+# processes with deadlines between them, stay in the same, so that one runs at a time, and those over hosts of their own,
+# which wait more, in another. Not those that wait longest: for Slurm, and for a host that does not answer.
 CLUSTERS = (
     *("tests/cluster/", "tests/faults/"),
     *(f"tests/tasks/test_{name}.py" for name in ("workers", "majority", "evaluations", "streams")),
@@ -65,8 +65,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (not item.nodeid.startswith(CLUSTERS), not item.nodeid.startswith(LONG)))
     for item in items:
         file = item.nodeid.partition("::")[0]
-        is_of_clusters = file.startswith(CLUSTERS) and file not in BESIDE
-        group = "clusters" if is_of_clusters else "sources" if file in SOURCES else file
+        if file.startswith(CLUSTERS) and file not in BESIDE:
+            group = "hosts" if item.get_closest_marker("system") else "clusters"
+        else:
+            group = "sources" if file in SOURCES else file
         item.add_marker(pytest.mark.xdist_group(group))
 
 

@@ -62,6 +62,7 @@ def test_masks_of_some_pictures_are_learnt(shapes: Path, tmp_path: Path, command
     assert sum(float(row["share"]) for row in rows) == pytest.approx(len(truth))
 
 
+@pytest.mark.slow
 def test_devices_change_no_bit(shapes: Path, tmp_path: Path, command: Command) -> None:
     for devices in ("cpu", "cpu:0,1"):
         flags = f"{FAST} {SHORT} --micro-batch 4 --devices {devices} --epochs 2"
@@ -70,6 +71,7 @@ def test_devices_change_no_bit(shapes: Path, tmp_path: Path, command: Command) -
     assert_same_end(tmp_path / "cpu:0,1", tmp_path / "cpu")
 
 
+@pytest.mark.slow
 def test_a_net_without_auxiliary_head_is_used_as_it_was_trained(
     shapes: Path, tmp_path: Path, command: Command
 ) -> None:

@@ -25,9 +25,9 @@ NUM_NETS = 60
     "blocks",
     [
         ["sum_of_both", "gated_residual"],
-        ["linear_residual", "fork_of_a_sum"],
-        ["doubled", "pooled_sum"],
-        ["fork_of_a_convolution", "fork_of_a_norm"],
+        pytest.param(["linear_residual", "fork_of_a_sum"], marks=pytest.mark.slow),
+        pytest.param(["doubled", "pooled_sum"], marks=pytest.mark.slow),
+        pytest.param(["fork_of_a_convolution", "fork_of_a_norm"], marks=pytest.mark.slow),
         ["sum_of_three", "depthwise_residual"],
     ],
     ids="-".join,

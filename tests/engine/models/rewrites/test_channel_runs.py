@@ -225,7 +225,13 @@ def test_a_norm_whose_relu_is_joined_never_gets_arrays_in_two_orders() -> None:
     assert_close(trained(ours, plain, shape), trained(plain, plain, shape))
 
 
-@pytest.mark.parametrize("model", ["mobilenetv2_0.25", "mobilenetv3_large", "xception"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "mobilenetv2_0.25",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("mobilenetv3_large", "xception")),
+    ],
+)
 @pytest.mark.parametrize(
     "frozen",
     [None, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2))],

@@ -60,7 +60,7 @@ def exact(values: dict[str, Any], gradient: Any) -> list[Any]:
         ((1024,), 64, 256),
         ((37, 29), 256, 1024),
         ((1031,), 1024, 16),
-        ((1500,), 16_384, 1),
+        pytest.param((1500,), 16_384, 1, marks=pytest.mark.slow),
         ((17_001,), 2, 512),
         ((5, 7, 31), 256, 64),
     ],

@@ -64,7 +64,9 @@ def computed(symbol: Any, values: dict[str, Any]) -> Any:
     return mx.nd.CachedOp(symbol, [])(*(values[name] for name in symbol.list_inputs())).asnumpy()
 
 
-@pytest.mark.parametrize("model", ["mobilenetv2_0.25", "mobilenetv3_small", "xception"])
+@pytest.mark.parametrize(
+    "model", ["mobilenetv2_0.25", "mobilenetv3_small", pytest.param("xception", marks=pytest.mark.slow)]
+)
 def test_all_runs_are_ours_and_give_the_values_of_mxnet(model: str) -> None:
     shape = (2, 3, 139, 139) if model == "xception" else (2, 3, 64, 64)
     plain, ours = symbols(zoo.build(model, 5), shape)

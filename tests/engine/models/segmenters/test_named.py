@@ -24,7 +24,7 @@ from tests.support.nets.random_graphs import Builder, plain_and_rewritten, train
 
 CLASSES, SIDE = 5, 96
 SAMPLES = 3  # norms of two numbers, behind a pooling of all pixels, know signs alone
-FAST = ("fastscnn_citys", "deeplab_resnet50_ade")
+FAST = ("fastscnn_citys",)
 # Nets that differ in their last word are one.
 DISTINCT = sorted({name.rpartition("_")[0]: name for name in reversed(SEGMENTERS)}.values())
 IN_TURN = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in DISTINCT]
@@ -147,7 +147,7 @@ def test_of_a_net_of_other_classes_all_else_is_taken(
 @pytest.mark.parametrize(
     ("name", "classifier"),
     [
-        ("fcn_resnet50_voc", "resnet50_v1s"),
+        pytest.param("fcn_resnet50_voc", "resnet50_v1s", marks=pytest.mark.slow),
         pytest.param("deeplab_resnest50_ade", "resnest50", marks=pytest.mark.slow),
         pytest.param("deeplab_resnet152_coco", "resnet152_v1s", marks=pytest.mark.slow),
     ],
