@@ -42,7 +42,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup
 
 
 # Where pytest runs in several processes, a file's tests stay in one of them. The jobs over clusters, of several
-# processes with deadlines between them, stay in the same, so that one runs at a time, and those over hosts of their own,
+# processes with deadlines between them, stay in the same, so that one runs at a time; those over hosts of their own,
 # which wait more, in another. Not those that wait longest: for Slurm, and for a host that does not answer.
 CLUSTERS = (
     *("tests/cluster/", "tests/faults/"),

@@ -1,14 +1,15 @@
 """Answers of trained nets, as predict and as evaluate compute them, against PyTorch's and ONNX Runtime's, in float32.
 
     python -m benchmarks.step --setup      PyTorch in an environment of its own; once
-    python -m benchmarks.answering         six nets, one picture and 32 at a time: about 20 minutes
+    python -m benchmarks.answering         nine nets, one sample and 32 at a time: about 30 minutes
     python -m benchmarks.answering --nets resnet50 --batches 1
 
-PyTorch computes the same net from the same weights in each form that it has: arrays as they are or with channels last,
-compiled, and compiled with weights as constants. ONNX Runtime computes what mxtrain exports. Each side is a process on
-all cores; in a round each has its turn while the others wait; shown are medians. All have to answer alike. Weights that
-evaluate judges may change from one evaluation to the next: PyTorch's form of constants is beside its best other one.
-Exit code 1 unless predict and evaluate are at least as fast as these forms of PyTorch and as ONNX Runtime everywhere.
+A sample is a picture, or a sequence of tokens. PyTorch computes the same net from the same weights in each form that it
+has: arrays as they are or with channels last, compiled, and compiled with weights as constants. ONNX Runtime computes
+what mxtrain exports. Each side is a process on all cores; in a round each has its turn while the others wait; shown are
+medians. All have to answer alike. Weights that evaluate judges may change from one evaluation to the next: PyTorch's
+form of constants is beside its best other one. Exit code 1 unless predict and evaluate are at least as fast as these
+forms of PyTorch and as ONNX Runtime everywhere.
 """
 
 from __future__ import annotations
@@ -19,17 +20,16 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
-from typing import List, Mapping, Sequence, Tuple
+from typing import Iterable, List, Mapping, Tuple
 
 from benchmarks.harness import environments, parsing
 from benchmarks.harness.tables import markdown
 from benchmarks.step.nets import NETS
-from benchmarks.step.sides import Side, compiled_before
+from benchmarks.step.sides import Side, compiled_before, forms
 from mxtrain.core.system import kernels, machine
 
-PICTURES = [name for name, net in NETS.items() if net.unit == "images"]
-PREDICT, EVALUATE, ONNX = "mxtrain", "evaluate", "onnxruntime"
-FORMS = ("contiguous", "channels_last", "compiled, channels_last")
+ANSWERING = [name for name, net in NETS.items() if not net.ids]
+OURS = PREDICT, EVALUATE, ONNX = "mxtrain", "evaluate", "onnxruntime"
 FROZEN = "compiled, frozen, channels_last"
 LARGEST_DIFFERENCE = 1e-3  # of the mean size of answers
 
@@ -50,26 +50,26 @@ def main() -> int:
                 print(ours, *row, file=sys.stderr, flush=True)
     print(f"{machine.cpu()['name']}, {machine.usable_cores()} cores; oneDNN's kernels: {kernels.onednn()}\n")
     torch_and_onnx = ("torch, its best form", ONNX, "times torch", f"times {ONNX}")
-    print(markdown(("net, pictures at a time", "predict", *torch_and_onnx), tables[PREDICT]), end="\n\n")
-    print(markdown(("net, pictures at a time", EVALUATE, "torch, frozen", *torch_and_onnx), tables[EVALUATE]))
+    print(markdown(("net, samples at a time", "predict", *torch_and_onnx), tables[PREDICT]), end="\n\n")
+    print(markdown(("net, samples at a time", EVALUATE, "torch, frozen", *torch_and_onnx), tables[EVALUATE]))
     return 0 if is_met else 1
 
 
-Row = Tuple[List[str], List[float]]  # pictures a second, and how many times as fast we are
+Row = Tuple[List[str], List[float]]  # samples a second, and how many times as fast we are
 
 
 def predict_row(rates: Mapping[str, float]) -> Row:
     """Return predict's rate, PyTorch's in its best form and ONNX Runtime's, and ours over these two."""
-    return _row(rates, PREDICT, (*FORMS, FROZEN))
+    return _row(rates, PREDICT, rates.keys() - {*OURS})
 
 
 def evaluate_row(rates: Mapping[str, float]) -> Row:
     """Return evaluate's rate, PyTorch's with frozen weights, and in its best other form, and as `predict_row`."""
-    (ours, *others), ratios = _row(rates, EVALUATE, FORMS)
+    (ours, *others), ratios = _row(rates, EVALUATE, rates.keys() - {*OURS, FROZEN})
     return [ours, f"{rates[FROZEN]:.1f}", *others], ratios
 
 
-def _row(rates: Mapping[str, float], ours: str, forms: Sequence[str]) -> Row:
+def _row(rates: Mapping[str, float], ours: str, forms: Iterable[str]) -> Row:
     best = max(forms, key=rates.__getitem__)
     shown = [f"{rates[ours]:.1f}", f"{rates[best]:.1f} {best}", f"{rates[ONNX]:.1f}"]
     return shown, [rates[ours] / rates[each] for each in (best, ONNX)]
@@ -80,8 +80,8 @@ def measure(net: str, size: int, torch: Path, rounds: int) -> dict[str, float]:
     with contextlib.ExitStack() as stack:
         weights = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "weights.npz"
         sides: dict[str, Side] = {}
-        for kind in (PREDICT, EVALUATE, ONNX, *FORMS, FROZEN):  # the first one writes the weights
-            is_ours = kind in (PREDICT, EVALUATE, ONNX)
+        for kind in (*OURS, *forms(NETS[net]), FROZEN):  # the first one writes the weights
+            is_ours = kind in OURS
             module, python = ("mxnet_side", sys.executable) if is_ours else ("torch_side", torch)
             line = [python, "-m", f"benchmarks.answering.{module}", net, size, kind, weights]
             side = Side(line, {} if is_ours else compiled_before(torch))
@@ -101,7 +101,7 @@ def measure(net: str, size: int, torch: Path, rounds: int) -> dict[str, float]:
 def _parse() -> argparse.Namespace:
     parser = parsing.parser("answering", __doc__, rounds=3)
     parsing.add_environments(parser)
-    parser.add_argument("--nets", nargs="+", choices=PICTURES, default=PICTURES, metavar="NET")
+    parser.add_argument("--nets", nargs="+", choices=ANSWERING, default=ANSWERING, metavar="NET")
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 32])
     return parser.parse_args()
 

@@ -12,9 +12,8 @@ from typing import Any, Callable
 
 import numpy as np
 
-from benchmarks.harness import training
-from benchmarks.step import turns
-from benchmarks.step.nets import CLASSES, FOR_TESTS, NETS, batch
+from benchmarks.step import mxnet_side, turns
+from benchmarks.step.nets import FOR_TESTS, NETS, batch
 
 
 def main() -> None:
@@ -22,34 +21,33 @@ def main() -> None:
     net = {**NETS, **FOR_TESTS}[name]._replace(batch_size=int(batch_size))
     from mxtrain.train.net import build_net
 
-    size = ("--batch-size", net.samples, "--micro-batch", net.samples, "--image-size", net.size)
     with build_net.compiling("off"):
-        context = training.context_of(training.run_of("--model", net.model, *size), CLASSES)
-        turns.take_turns(KINDS[kind](context, batch(net)[0], Path(path)), 0)
+        context = mxnet_side.context_of(net, "off")
+        turns.take_turns(KINDS[kind](context.net, batch(net)[0], Path(path)), 0)
 
 
-def answers_of_predict(context: Any, data: Any, path: Path) -> Callable[[], float]:
+def answers_of_predict(net: Any, data: Any, path: Path) -> Callable[[], float]:
     """Return a function that answers a batch, and says the mean size of its answers; writes the weights."""
     from mxtrain.models.parameters import weights
     from mxtrain.models.rewrites import graph_rewrites, joined_layers
     from mxtrain.runtime import mx
 
-    np.savez(path, **weights.copy_of(context.net))
-    assert graph_rewrites.answer_by(context.net, joined_layers.for_answers)
+    np.savez(path, **weights.copy_of(net))
+    assert graph_rewrites.answer_by(net, joined_layers.for_answers)
     arrays = mx.nd.array(data)
-    return lambda: float(np.abs(context.net(arrays).asnumpy()).mean())
+    return lambda: float(np.abs(net(arrays).asnumpy()).mean())
 
 
-def answers_of_evaluate(context: Any, data: Any, path: Path) -> Callable[[], float]:
+def answers_of_evaluate(net: Any, data: Any, path: Path) -> Callable[[], float]:
     """Return such a function that computes as evaluations do, by the weights at `path`."""
     from mxtrain.runtime import mx
 
-    _load(context, path)
+    _load(net, path)
     arrays = mx.nd.array(data)
-    return lambda: float(np.abs(context.net(arrays).asnumpy()).mean())
+    return lambda: float(np.abs(net(arrays).asnumpy()).mean())
 
 
-def answers_of_onnx(context: Any, data: Any, path: Path) -> Callable[[], float]:
+def answers_of_onnx(net: Any, data: Any, path: Path) -> Callable[[], float]:
     """Return such a function of ONNX Runtime's, by the weights at `path`."""
     import onnxruntime
 
@@ -57,8 +55,8 @@ def answers_of_onnx(context: Any, data: Any, path: Path) -> Callable[[], float]:
     from mxtrain.export import inference_graph
     from mxtrain.export.onnx import onnx_graph
 
-    _load(context, path)
-    model = onnx_graph.convert(inference_graph.of_net(context.net, context.task), len(data))
+    _load(net, path)
+    model = onnx_graph.convert(inference_graph.of_inputs(net, "the net", {"data": data.shape[1:]}), len(data))
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = machine.usable_cores()
     session = onnxruntime.InferenceSession(model.SerializeToString(), settings, ["CPUExecutionProvider"])
@@ -67,11 +65,11 @@ def answers_of_onnx(context: Any, data: Any, path: Path) -> Callable[[], float]:
     return lambda: float(np.abs(session.run(None, {entry.name: arrays})[0]).mean())
 
 
-def _load(context: Any, path: Path) -> None:
+def _load(net: Any, path: Path) -> None:
     from mxtrain.models.parameters import weights
     from mxtrain.runtime import mx
 
-    named = weights.named_parameters(context.net)
+    named = weights.named_parameters(net)
     for name, array in np.load(path).items():
         named[name].set_data(mx.nd.array(array))
 

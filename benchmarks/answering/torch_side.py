@@ -18,7 +18,8 @@ def main() -> None:
     module = torch_nets.build(net).eval()
     load(module, dict(np.load(path)))
     data = torch.from_numpy(batch(net)[0])
-    if "channels_last" in form:
+    data = data.long() if net.vocabulary else data
+    if "channels_last" in form and not net.vocabulary:
         module = module.to(memory_format=torch.channels_last)
         data = data.to(memory_format=torch.channels_last)
     if "frozen" in form:  # weights are constants, and norms a part of convolutions

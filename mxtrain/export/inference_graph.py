@@ -75,9 +75,13 @@ def of_net(net: Block, task: Task, path: Path | None = None) -> InferenceGraph:
     run = task.run
     is_named = "model" in task.flags or program_objects.is_object(run.model.model)
     name = f"--model {run.model.model}" if is_named else f"--task {run.model.task}"
-    net, inputs = (
-        (net.head_of_rows(), net.head_shapes) if isinstance(net, OverRows) else (net, inputs_of(task))
-    )
+    if isinstance(net, OverRows):
+        return of_inputs(net.head_of_rows(), name, net.head_shapes, path)
+    return of_inputs(net, name, inputs_of(task), path)
+
+
+def of_inputs(net: Block, name: str, inputs: dict[str, Shape], path: Path | None = None) -> InferenceGraph:
+    """Return the graph of a net, `name` in messages, that takes inputs of these shapes; the rest as `of_net`."""
     symbol = traced(remat.unwrapped(net), name, list(inputs))
     makers = _makers(net, path)
     own = [each for each in symbol.list_arguments() if each not in inputs]
