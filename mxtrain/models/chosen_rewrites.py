@@ -10,6 +10,7 @@ from mxtrain.models.rewrites import (
     broadcasts,
     clips,
     hard_sigmoids,
+    inference_graphs,
     layer_norms,
     norm_relus,
     plain_arrays,
@@ -39,7 +40,15 @@ TRAINING_REWRITES = (
     reductions.with_fast_reductions,
     broadcasts.with_fast_broadcasts,
 )
-JUDGING_REWRITES = (channel_runs.with_evaluated_runs,)
+JUDGING_REWRITES = (
+    inference_graphs.without_dropout,
+    attentions.with_own_attention,
+    denses.with_own_denses,
+    channel_runs.with_evaluated_runs,
+    layer_norms.with_own_layer_norms,
+    reductions.with_fast_reductions,
+    inference_graphs.without_copies,
+)
 RECORDED_REWRITES = (norm_relus.with_relus_apart,)
 
 

@@ -29,7 +29,7 @@ GATED_POINTWISE, GATED_POINTWISE_SUM = "mxtrain_gated_pointwise", "mxtrain_gated
 LAYER_NORM = "mxtrain_layer_norm"  # of data, gamma and beta, over the last axis; eps
 CROSS_ENTROPY = "mxtrain_cross_entropy"  # of scores and labels, over the last axis; smoothing
 DENSE = "mxtrain_dense"  # of data, weights and a bias; outputs
-REDUCTION = "mxtrain_reduction"  # of data; axis, keepdims, largest (1: not the sum)
+REDUCTION = "mxtrain_reduction"  # of data; axis, keepdims, kind (sum, mean or max)
 LIKELIEST = "mxtrain_likeliest"  # of scores, over the last axis
 
 

@@ -23,7 +23,7 @@ static void hide(float *added, size_t length, size_t kind) {
 
 static void try_one(size_t length, size_t batch, size_t heads, size_t width, size_t kind) {
     size_t row = batch * heads * 3 * width, of_out = batch * heads * width;
-    size_t masks = drawn(2) ? 1 : batch * heads;
+    size_t masks = kind == 6 ? 0 : drawn(2) ? 1 : batch * heads;
     float *projected = numbers(length * row), *added = numbers(masks * length * length);
     float *out = numbers(length * of_out), *gradient = numbers(length * of_out), *found = numbers(length * row);
     for (size_t place = 0; place < masks; place++) hide(added + place * length * length, length, kind);
@@ -44,7 +44,8 @@ static void try_one(size_t length, size_t batch, size_t heads, size_t width, siz
                 double score = 0;
                 for (size_t at = 0; at < width; at++) score += (double)query[at] * begin[other * row + width + at];
                 /* As in float32: what is added to may leave nothing of a score. */
-                shares[other] = (float)(score / sqrt((double)width)) + added[((masks == 1 ? 0 : place) * length + token) * length + other];
+                shares[other] = (float)(score / sqrt((double)width));
+                if (masks) shares[other] += added[((masks == 1 ? 0 : place) * length + token) * length + other];
                 if (shares[other] > largest) largest = shares[other];
             }
             for (size_t other = 0; other < length; other++) total += shares[other] = exp(shares[other] - largest);
@@ -78,7 +79,7 @@ static void try_one(size_t length, size_t batch, size_t heads, size_t width, siz
 
 static int try_round(long round) {
     (void)round;
-    try_one(1 + drawn(120), 1 + drawn(2), 1 + drawn(3), 1 + drawn(40), drawn(6));
+    try_one(1 + drawn(120), 1 + drawn(2), 1 + drawn(3), 1 + drawn(40), drawn(7));
     return 1;
 }
 

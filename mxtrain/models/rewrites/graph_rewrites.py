@@ -31,7 +31,8 @@ Rewrite = Callable[[Graph, Shapes], Graph]
 ByPurpose = Mapping[str, Sequence[Rewrite]]  # what a graph is put through besides, by what it is computed for
 # Takes a node and its inputs in the new graph, adds nodes, and returns the position of the one with the output.
 Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
-OF_PARAMETERS = (FOLDED_NORM,)  # operators whose inputs are parameters, wherever they are
+# Operators whose inputs are computed of parameters alone, wherever they are.
+OF_PARAMETERS = (FOLDED_NORM, "_rnn_param_concat")
 FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
 PLAIN_AXES = "(0, 1, 2, 3)"  # of a transposition that moves none
 CASTS = ("Cast", "amp_cast")  # a user's own, and those of mixed precision

@@ -8,12 +8,13 @@ first computed with, so a net has to stand still.
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any, Iterable, Iterator, Mapping
 
-from mxtrain.models.rewrites import clips, graph_rewrites, hard_sigmoids
+from mxtrain.models.rewrites import clips, graph_rewrites, hard_sigmoids, inference_graphs, layer_norms
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
-from mxtrain.models.rewrites.own import channel_runs, plain_layers
+from mxtrain.models.rewrites.own import attentions, channel_runs, plain_layers, reductions
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Symbol
 
@@ -21,6 +22,17 @@ FOR_FLOAT32 = "MKLDNN"  # MXNet's name of the pass
 # In what is joined, but for its end.
 JOINABLE = ("Convolution", "BatchNorm", "elemwise_add", "FullyConnected")
 JOINED_BEFORE = ("_sg_", "_contrib_quantize")  # begin what nets in int8 have
+# What is computed by our operators, in the order in which they are put in.
+OWN_LAYERS = (
+    inference_graphs.without_dropout,
+    attentions.with_own_attention,
+    layer_norms.with_own_layer_norms,
+    reductions.with_fast_reductions,
+    inference_graphs.without_copies,
+    hard_sigmoids.with_hard_sigmoids,
+    plain_layers.with_plain_layers,
+    channel_runs.with_judged_runs,
+)
 BARRIER = "__end_of_joined"  # ends the names of nodes that fit no pattern of MXNet's
 
 
@@ -37,8 +49,8 @@ def for_answers(output: Symbol, input_shapes: Shapes) -> Symbol | None:
     graph, shapes = graph_rewrites.nodes_and_shapes(output, input_shapes)
     if in_bfloat16(graph) or any(node["op"].startswith(JOINED_BEFORE) for node in graph["nodes"]):
         return None
-    own = plain_layers.with_plain_layers(hard_sigmoids.with_hard_sigmoids(graph, shapes), shapes)
-    whole = with_activations(channel_runs.with_judged_runs(own, shapes))
+    own = functools.reduce(lambda each, rewrite: rewrite(each, shapes), OWN_LAYERS, graph)
+    whole = with_activations(own)
     made = json.loads(joined(whole, never_joined(whole), FOR_FLOAT32).tojson())
     return mx.sym.load_json(json.dumps(clips.with_fast_clips(made, {})))
 

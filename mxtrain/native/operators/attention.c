@@ -17,7 +17,7 @@
 /* The arrays of a head, and where its results go. */
 typedef struct {
     Matrix query, key, value;
-    const float *added;
+    const float *added; /* NULL where nothing is */
     size_t sample, head;
 } Head;
 
@@ -32,7 +32,7 @@ static Head head_of(const Attention *a, size_t place) {
     size_t sample = place / a->heads, head = place % a->heads, row = a->batch * a->heads * 3 * a->width;
     const float *begin = a->projected + (sample * a->heads + head) * 3 * a->width;
     Head found = {{begin, row, 1}, {begin + a->width, row, 1}, {begin + 2 * a->width, row, 1},
-                  a->added + (a->masks == 1 ? 0 : place * a->length * a->length), sample, head};
+                  a->masks ? a->added + (a->masks == 1 ? 0 : place * a->length * a->length) : NULL, sample, head};
     return found;
 }
 
@@ -75,18 +75,20 @@ static void find_seen(const float *added, size_t length, Part *part) {
     part->end = end;
 }
 
-/* Turn a row of scores into shares: `count` of them, and behind these, up to a whole panel, zeros. */
+/* Turn a row of scores into shares: `count` of them, and behind these, up to a whole panel, zeros. What is added to them is
+   nothing where `added` is NULL. */
 FMA static void share(float *scores, const float *added, float scale, size_t count) {
     size_t whole = rounded(count), at = 0;
     float largest = -INFINITY;
     __m256 largest_of = _mm256_set1_ps(largest), scales = _mm256_set1_ps(scale);
     for (; at + 8 <= count; at += 8) {
-        __m256 score = _mm256_fmadd_ps(_mm256_loadu_ps(scores + at), scales, _mm256_loadu_ps(added + at));
+        __m256 more = added ? _mm256_loadu_ps(added + at) : _mm256_setzero_ps();
+        __m256 score = _mm256_fmadd_ps(_mm256_loadu_ps(scores + at), scales, more);
         largest_of = _mm256_max_ps(largest_of, score);
         _mm256_storeu_ps(scores + at, score);
     }
     for (; at < count; at++) {
-        scores[at] = fmaf(scores[at], scale, added[at]);
+        scores[at] = fmaf(scores[at], scale, added ? added[at] : 0);
         if (scores[at] > largest) largest = scores[at];
     }
     for (; at < whole; at++) scores[at] = -INFINITY;
@@ -107,8 +109,8 @@ FMA static void share(float *scores, const float *added, float scale, size_t cou
 }
 
 static Part part_from(const Attention *a, const Head *head, size_t row) {
-    Part part = {row, a->length - row < BLOCK ? a->length - row : BLOCK, 0, 0};
-    find_seen(head->added, a->length, &part);
+    Part part = {row, a->length - row < BLOCK ? a->length - row : BLOCK, 0, a->length};
+    if (head->added) find_seen(head->added, a->length, &part);
     return part;
 }
 
@@ -150,7 +152,8 @@ static void shares_of(const Attention *a, const Head *head, const Scratch *scrat
              WRITE);
     float scale = 1 / sqrtf((float)a->width);
     for (size_t row = 0; row < part->rows; row++)
-        share(shares + row * stride, head->added + (part->row + row) * a->length + part->first, scale, count);
+        share(shares + row * stride, head->added ? head->added + (part->row + row) * a->length + part->first : NULL,
+              scale, count);
 }
 
 /* Drop shares of a part, or gradients of what shares these left. */

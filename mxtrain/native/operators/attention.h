@@ -8,8 +8,8 @@
 #include "dropout.h"
 
 /* The sizes of an attention. Of a head, query, key and value lie side by side in `projected`, (length, batch,
-   heads x 3 x width); what is added to its scores is in `added`, (masks, length, length): one for all, or for each.
-   Of its shares some are dropped where `drops`. */
+   heads x 3 x width); what is added to its scores is in `added`, (masks, length, length): one for all, or for each,
+   or none where `masks` is 0. Of its shares some are dropped where `drops`. */
 typedef struct {
     size_t length, batch, heads, width, masks;
     const float *projected, *added;

@@ -1,14 +1,21 @@
-/* Attention as operators: of projections (length, batch, heads x 3 x width), and what is added to scores; the second
+/* Attention as operators: of projections (length, batch, heads x 3 x width), and what is added to scores, one number for
+   nothing; the second
    drops shares at a `rate`, by a seed of two whole numbers. */
 
 #include "attention.h"
 #include "operator.h"
 
+static int is_one_number(const int64_t *added) { return added[0] == 1 && added[1] == 1 && added[2] == 1; }
+
+static int are_masks(const int64_t *added, int64_t length, int64_t most) {
+    return (added[0] == 1 || added[0] == most) && added[1] == length && added[2] == length;
+}
+
 static int shape(Attributes attributes, FoundShape *inputs, FoundShape *output) {
     long heads = whole_number(attributes, "heads");
     const int64_t *projected = inputs[0].sizes, *added = inputs[1].sizes;
     if (heads < 1 || inputs[0].count != 3 || inputs[1].count != 3 || projected[2] % (3 * heads) || !projected[2] ||
-        (added[0] != 1 && added[0] != projected[1] * heads) || added[1] != projected[0] || added[2] != projected[0])
+        !(is_one_number(added) || are_masks(added, projected[0], projected[1] * heads)))
         return FAILED;
     *output = (FoundShape){{projected[0], projected[1], projected[2] / 3}, 3};
     return DONE;
@@ -21,11 +28,11 @@ static int shape_with_seed(Attributes attributes, FoundShape *inputs, FoundShape
 }
 
 static Attention attention_of(const Call *call, int first) {
-    const int64_t *sizes = call->inputs[first].sizes;
+    const int64_t *sizes = call->inputs[first].sizes, *added = call->inputs[first + 1].sizes;
     size_t heads = (size_t)whole_number(call->attributes, "heads");
     Attention found = {(size_t)sizes[0],     (size_t)sizes[1],
                        heads,                (size_t)sizes[2] / 3 / heads,
-                       (size_t)call->inputs[first + 1].sizes[0], call->in[first], call->in[first + 1], 0, {0, 0, 0}};
+                       is_one_number(added) ? 0 : (size_t)added[0], call->in[first], call->in[first + 1], 0, {0, 0, 0}};
     float rate = number(call->attributes, "rate", 0);
     if (rate > 0) found.drops = 1, found.dropout = dropout_of(call->in[first + 2], rate);
     return found;

@@ -1,11 +1,11 @@
-/* Sums and the largest of numbers that lie apart: along an axis that is not the last. */
+/* Sums, means and the largest of numbers that lie apart: along an axis that is not the last. */
 
 #ifndef MXTRAIN_REDUCTION_H
 #define MXTRAIN_REDUCTION_H
 
 #include <stddef.h>
 
-typedef enum { SUM, LARGEST } Kind;
+typedef enum { SUM, MEAN, LARGEST } Kind;
 
 /* An array (before, along, after), of which the middle axis goes. */
 typedef struct {

@@ -1,4 +1,7 @@
-/* A reduction as an operator: of data, along its `axis`, of which one place stays where `keepdims` is 1. */
+/* A reduction as an operator: of data, along its `axis`, of which one place stays where `keepdims` is 1; its `kind` is
+   sum, mean or max. */
+
+#include <string.h>
 
 #include "operator.h"
 #include "reduction.h"
@@ -15,7 +18,8 @@ static int shape(Attributes attributes, FoundShape *inputs, FoundShape *output) 
 static Reduction reduction_of(const Call *call, int first) {
     const Shape *data = call->inputs + first;
     long axis = whole_number(call->attributes, "axis");
-    Kind kind = whole_number(call->attributes, "largest") ? LARGEST : SUM;
+    const char *name = text(call->attributes, "kind");
+    Kind kind = !strcmp(name, "max") ? LARGEST : !strcmp(name, "mean") ? MEAN : SUM;
     Reduction reduction = {kind, 1, (size_t)data->sizes[axis], 1, call->in[first]};
     for (int at = 0; at < axis; at++) reduction.before *= (size_t)data->sizes[at];
     for (int at = (int)axis + 1; at < data->count; at++) reduction.after *= (size_t)data->sizes[at];

@@ -2,7 +2,7 @@
 
 MXNet's two products and its softmax write the scores of all tokens for all tokens, five times a step; ours computes
 them twice, and none that is hidden from a whole block of tokens. It takes what is added to scores as an array without a
-gradient: a mask that comparisons have made, or zeros where nothing is added. Any other leaves MXNet's. What is dropped
+gradient: a mask that comparisons have made, or a zero where nothing is added. Any other leaves MXNet's. What is dropped
 among shares a seed says, which MXNet's random numbers make anew at each step.
 """
 
@@ -30,6 +30,7 @@ from mxtrain.runtime.own_operators import ATTENTION, DROPPING_ATTENTION
 
 SCORES, OUTPUT = "_contrib_interleaved_matmul_selfatt_qk", "_contrib_interleaved_matmul_selfatt_valatt"
 SUMS = ("elemwise_add", "broadcast_add")
+NOTHING = {"shape": "(1, 1, 1)"}  # is added to scores
 # Two whole numbers once they are rounded down, of those below 2^24, which float32 has all.
 SEED = {"low": "0", "high": "16777216", "shape": "(2,)", "dtype": "float32"}
 
@@ -44,9 +45,7 @@ def with_own_attention(graph: Graph, shapes: Shapes) -> Graph:
     # An attention's own inputs are the projections and what is added to scores.
     of_ours = [node if one is None else {**node, "inputs": one.inputs} for node, one in zip(nodes, found)]
     replacements = {
-        place: functools.partial(_own, length=one.length, rate=one.rate)
-        for place, one in enumerate(found)
-        if one is not None
+        place: functools.partial(_own, rate=one.rate) for place, one in enumerate(found) if one is not None
     }
     return with_replaced({**graph, "nodes": of_ours}, replacements) if replacements else graph
 
@@ -55,19 +54,17 @@ class Attention(NamedTuple):
     """An attention that ours can compute: its projections and, if there is something, what is added to scores."""
 
     inputs: Inputs
-    length: int
     rate: str  # of shares that are dropped, as the graph writes it; empty where none is
 
 
-def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode, length: int, rate: str) -> int:
+def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode, rate: str) -> int:
     projected, *added = inputs
     name, attributes = node["name"], {"heads": node["attrs"]["heads"]}
     copy = add(gradient_copy(f"{name}_projected", projected))
     if added:
         hidden = add({"op": "BlockGrad", "name": f"{name}_hidden", "attrs": {}, "inputs": added})
     else:
-        shape = {"shape": str((1, length, length))}
-        hidden = add({"op": "_zeros", "name": f"{name}_hidden", "attrs": shape, "inputs": []})
+        hidden = add({"op": "_zeros", "name": f"{name}_hidden", "attrs": NOTHING, "inputs": []})
     own = [[copy, 0, 0], [hidden, 0, 0]]
     if not rate:
         return add({"op": ATTENTION, "name": name, "attrs": attributes, "inputs": own})
@@ -110,7 +107,7 @@ def _attention(
         and all(_is_for_heads(shape_of(graph, shapes, *each[:2]), shape) for each in added)
         and all(_has_no_gradient(graph, each[0]) for each in added)
     )
-    return Attention([projected, *added], shape[-1], rate) if is_ours else None
+    return Attention([projected, *added], rate) if is_ours else None
 
 
 def _dropout_rate(node: Mapping[str, Any]) -> str:

@@ -54,27 +54,15 @@ def _replacement(graph: Graph, shapes: Shapes, position: int) -> Replacement | N
     axis = axes % len(shape)
     if math.prod(shape) < FEWEST or math.prod(shape[axis + 1 :]) < FEWEST_BEHIND:
         return None
-    return functools.partial(_own, axis=axis, length=shape[axis])
+    return functools.partial(_own, axis=axis)
 
 
-def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode, axis: int, length: int) -> int:
+def _own(node: Mapping[str, Any], inputs: Inputs, add: AddNode, axis: int) -> int:
     """Add our operator behind a copy."""
-    name, is_mean = node["name"], node["op"] == "mean"
     attributes = {
+        "kind": node["op"],
         "axis": str(axis),
         "keepdims": str(int(node.get("attrs", {}).get("keepdims", "False") == "True")),
-        "largest": str(int(node["op"] == "max")),
     }
-    copy = add(gradient_copy(f"{name}_data", inputs[0]))
-    reduced = add(
-        {
-            "op": REDUCTION,
-            "name": f"{name}_sum" if is_mean else name,
-            "attrs": attributes,
-            "inputs": [[copy, 0, 0]],
-        }
-    )
-    if not is_mean:
-        return reduced
-    divisor = {"scalar": str(length)}
-    return add({"op": "_div_scalar", "name": name, "attrs": divisor, "inputs": [[reduced, 0, 0]]})
+    copy = add(gradient_copy(f"{node['name']}_data", inputs[0]))
+    return add({"op": REDUCTION, "name": node["name"], "attrs": attributes, "inputs": [[copy, 0, 0]]})

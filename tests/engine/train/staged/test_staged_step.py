@@ -32,8 +32,7 @@ def test_gpt(flags: str, stages: str) -> None:
     assert_same(trained(gpt_job(flags + stages), 3), trained(gpt_job(flags), 3))
 
 
-def test_gpt_with_attention_of_our_own() -> None:
-    """Without dropout, which leaves MXNet's."""
+def test_gpt_without_dropout() -> None:
     flags = "--micro-batch 4 --optimizer adam"
     assert_same(trained(gpt_job(flags + THREE, dropout=0), 3), trained(gpt_job(flags, dropout=0), 3))
 
