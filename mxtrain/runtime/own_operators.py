@@ -26,6 +26,8 @@ FOLDED_NORM, GATE = "mxtrain_folded_norm", "mxtrain_gate"
 EXPANDED = "mxtrain_expanded"  # such a convolution and a depthwise one; what comes out and its means
 POINTWISE, POINTWISE_SUM = "mxtrain_pointwise", "mxtrain_pointwise_sum"
 GATED_POINTWISE, GATED_POINTWISE_SUM = "mxtrain_gated_pointwise", "mxtrain_gated_pointwise_sum"
+# LSTM layers of nets that answer: weights in the order in which they are read, and layers; inputs, hidden, layers.
+LSTM_WEIGHTS, LSTM = "mxtrain_lstm_weights", "mxtrain_lstm"
 LAYER_NORM = "mxtrain_layer_norm"  # of data, gamma and beta, over the last axis; eps
 CROSS_ENTROPY = "mxtrain_cross_entropy"  # of scores and labels, over the last axis; smoothing
 DENSE = "mxtrain_dense"  # of data, weights and a bias; outputs

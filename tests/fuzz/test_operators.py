@@ -16,6 +16,7 @@ PROGRAMS = {
     "dense": (["product"], 30, 1000),
     "expanded": (["channels", "gate", "norm", "plane", "pointwise"], 30, 1000),
     "layer_norm": ([], 100, 3000),
+    "lstm": (["product"], 30, 2000),
     "pointwise": ([], 30, 1000),
     "reduction": ([], 200, 5000),
     "scores": ([], 200, 5000),

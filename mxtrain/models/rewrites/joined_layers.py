@@ -14,7 +14,7 @@ from typing import Any, Iterable, Iterator, Mapping
 
 from mxtrain.models.rewrites import clips, graph_rewrites, hard_sigmoids, inference_graphs, layer_norms
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
-from mxtrain.models.rewrites.own import attentions, channel_runs, plain_layers, reductions
+from mxtrain.models.rewrites.own import attentions, channel_runs, lstms, plain_layers, reductions
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Symbol
 
@@ -28,6 +28,7 @@ OWN_LAYERS = (
     attentions.with_own_attention,
     layer_norms.with_own_layer_norms,
     reductions.with_fast_reductions,
+    lstms.with_own_lstms,
     inference_graphs.without_copies,
     hard_sigmoids.with_hard_sigmoids,
     plain_layers.with_plain_layers,

@@ -19,26 +19,6 @@
 
 static size_t least(size_t first, size_t second) { return first < second ? first : second; }
 
-/* Put rows of the left matrix into panels; behind the last row zeros. */
-static void put_rows_into_panels(Matrix from, size_t rows, size_t depth, float *panels) {
-    if (from.row == 1) { /* what lies side by side, before the next column far away */
-        size_t whole = rows / ROWS * ROWS;
-        for (size_t at = 0; at < depth; at++) {
-            const float *column = from.numbers + at * from.column;
-            for (size_t row = 0; row < whole; row += ROWS)
-                memcpy(panels + row * depth + at * ROWS, column + row, ROWS * sizeof *panels);
-        }
-        from.numbers += whole, panels += whole * depth, rows -= whole;
-    }
-    for (size_t first = 0; first < rows; first += ROWS, panels += ROWS * depth) {
-        size_t count = least(rows - first, ROWS);
-        const float *begin = from.numbers + first * from.row;
-        if (count < ROWS) memset(panels, 0, ROWS * depth * sizeof *panels);
-        for (size_t row = 0; row < count; row++)
-            for (size_t at = 0; at < depth; at++) panels[at * ROWS + row] = begin[row * from.row + at * from.column];
-    }
-}
-
 /* The rows of a block: as many as the cache holds, and as many for each thread. */
 static size_t height_of(size_t rows, int num_threads) {
     size_t rounds = (rows + HEIGHT * (size_t)num_threads - 1) / (HEIGHT * (size_t)num_threads);

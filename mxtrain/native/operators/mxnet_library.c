@@ -75,6 +75,8 @@ static const Operator *const operators[] = {
     &gated_pointwise_sum_operator,
     &gate_operator,
     &expanded_operator,
+    &lstm_weights_operator,
+    &lstm_operator,
 };
 
 #define NUM_OPERATORS ((int)(sizeof operators / sizeof *operators))

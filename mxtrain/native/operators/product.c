@@ -23,6 +23,25 @@ void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels) {
     }
 }
 
+void put_rows_into_panels(Matrix from, size_t rows, size_t depth, float *panels) {
+    if (from.row == 1) { /* what lies side by side, before the next column far away */
+        size_t whole = rows / ROWS * ROWS;
+        for (size_t at = 0; at < depth; at++) {
+            const float *column = from.numbers + at * from.column;
+            for (size_t row = 0; row < whole; row += ROWS)
+                memcpy(panels + row * depth + at * ROWS, column + row, ROWS * sizeof *panels);
+        }
+        from.numbers += whole, panels += whole * depth, rows -= whole;
+    }
+    for (size_t first = 0; first < rows; first += ROWS, panels += ROWS * depth) {
+        size_t count = rows - first < ROWS ? rows - first : ROWS;
+        const float *begin = from.numbers + first * from.row;
+        if (count < ROWS) memset(panels, 0, ROWS * depth * sizeof *panels);
+        for (size_t row = 0; row < count; row++)
+            for (size_t at = 0; at < depth; at++) panels[at * ROWS + row] = begin[row * from.row + at * from.column];
+    }
+}
+
 /* A block of the product: `count` rows, at most ROWS, which the compiler knows, and up to 16 columns. */
 INLINE void multiply_block(const size_t count, Matrix left, const float *panel, size_t depth, size_t columns, float *out,
                            size_t stride, Into into) {

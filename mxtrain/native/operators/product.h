@@ -20,6 +20,9 @@ static inline size_t panels_size(size_t rows, size_t columns) { return rows * ((
 /* Put the columns of a matrix, (rows, columns), into panels, each of which lies row by row. */
 void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels);
 
+/* Put the rows of a matrix, (rows, depth), into panels of ROWS, each column by column; behind the last row are zeros. */
+void put_rows_into_panels(Matrix from, size_t rows, size_t depth, float *panels);
+
 /* Write or add the product of `left` (rows, depth) and of a matrix in panels (depth, columns), of which only `depth` rows
    from `first_row` of `panel_rows` are used. `out` has `stride` numbers from a row to the next. */
 typedef enum { WRITE, ADD } Into;

@@ -9,6 +9,7 @@
 #include <omp.h>
 #else
 #define omp_get_thread_num() 0
+#define omp_get_num_threads() 1
 #endif
 
 #define AT_ONCE 8192 /* numbers of a thread at least, where it reads each but once or twice */

@@ -90,11 +90,3 @@ def test_the_bits_of_evaluations_are_those_of_any_way_to_hold_the_net() -> None:
         list(steps(context, 1))
         found[way] = context.net(tokens).asnumpy().tobytes()
     assert len({*found.values()}) == 1
-
-
-def test_weights_of_an_lstm_are_joined_once() -> None:
-    net = mx.gluon.rnn.LSTM(16, num_layers=2, input_size=24)
-    plain = net(mx.sym.var("data", dtype="float32"))
-    symbol, once = graph_rewrites.computed_once_apart(joined_layers.for_answers(plain, {"data": (5, 3, 24)}))
-    assert "_rnn_param_concat" not in operators(symbol)
-    assert once is not None and operators(once).count("_rnn_param_concat") == 1
