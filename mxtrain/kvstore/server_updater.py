@@ -13,7 +13,7 @@ import numpy as np
 
 from mxtrain.kvstore.commands import Assign, OfUpdater, SetLearningRate
 from mxtrain.optim.optimizer_state import state_arrays
-from mxtrain.runtime import mx
+from mxtrain.optim.updater import Updater
 from mxtrain.runtime.types import NDArray, Optimizer
 
 CLOCK = 0
@@ -24,7 +24,7 @@ class ServerUpdater:
 
     def __init__(self, optimizer: Optimizer):
         self.optimizer = optimizer
-        self.updater = mx.optimizer.get_updater(optimizer)
+        self.updater = Updater(optimizer)
         self.stride = 0  # as long as the workers are stock ones: every key is a parameter
         self.is_assigning = False
         self.state_of: dict[

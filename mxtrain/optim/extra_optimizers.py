@@ -31,26 +31,30 @@ class AdamW(_Adam):
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         self._update_count(index)
-        count = self._index_update_count[index]
         rate, decay = self._get_lr(index), self._get_wd(index)
         mean, variance = state
         if decay:
             weight *= 1.0 - rate * decay
-        # The kernel does not correct the bias of means that start at 0: rate and epsilon are corrected for it.
-        first, second = 1.0 - self.beta1**count, math.sqrt(1.0 - self.beta2**count)
+        rate, epsilon = self.corrected(index, rate)
         mx.nd.adam_update(
             weight,
             grad,
             mean,
             variance,
-            lr=rate * second / first,
+            lr=rate,
             beta1=self.beta1,
             beta2=self.beta2,
-            epsilon=self.epsilon * second,
+            epsilon=epsilon,
             rescale_grad=self.rescale_grad,
             clip_gradient=self.clip_gradient or -1.0,
             out=weight,
         )
+
+    def corrected(self, index: int, rate: float) -> tuple[float, float]:
+        """Return rate and epsilon for a kernel that does not correct the bias of means that start at 0."""
+        count = self._index_update_count[index]
+        first, second = 1.0 - self.beta1**count, math.sqrt(1.0 - self.beta2**count)
+        return rate * second / first, self.epsilon * second
 
 
 class NAdam(_Adam):

@@ -24,7 +24,13 @@ def memory(array: NDArray) -> Any:
 
 def memory_later(array: NDArray) -> Any:
     """Return where the numbers will be; of an array that is no view only once they are computed."""
-    pointer = ctypes.POINTER(ctypes.c_float)()
-    # Also puts an array that oneDNN has laid out in blocks back in order.
-    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
+    pointer = ctypes.cast(ctypes.c_void_p(address(array)), ctypes.POINTER(ctypes.c_float))
     return np.ctypeslib.as_array(pointer, (array.size,))
+
+
+def address(array: NDArray) -> int | None:
+    """Return where the numbers will be, as `memory_later` does; None for an array that has none."""
+    found = ctypes.c_void_p()
+    # Also puts an array that oneDNN has laid out in blocks back in order.
+    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(found)))
+    return found.value

@@ -20,6 +20,7 @@ from mxtrain.kvstore.owners.owner import StepSums
 from mxtrain.kvstore.owners.step_sum import StepSum
 from mxtrain.optim import optimizer_state, optimizers
 from mxtrain.optim.update import Update, unscale_and_clip
+from mxtrain.optim.updater import Updater
 from mxtrain.runtime import mx
 from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
@@ -45,7 +46,7 @@ class ParameterOwner:
         self.trained = [index for index in indices if layout.are_trained[index]]
         self._optimizer = optimizer or optimizers.build(Optim(**layout.optim))
         self._optimizer.param_dict = {index: _described(layout, index) for index in self.trained}
-        self._updater = mx.optimizer.get_updater(self._optimizer)
+        self._updater = Updater(self._optimizer)
         self._weights = {index: mapped.zeros(tuple(layout.shapes[index]), folder) for index in indices}
         self._sums: dict[int, StepSum] = {}
         self._num_complete = 0

@@ -18,6 +18,7 @@ from mxtrain.kvstore.worker_sums import WorkerSums
 from mxtrain.optim import optimizer_state
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.optim.update import Update, unscale_and_clip
+from mxtrain.optim.updater import Updater
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
 
@@ -36,6 +37,7 @@ class LocalTrainer(UpdatesOnWorkers, mx.gluon.Trainer):
         sums: WorkerSums | None = None,
     ):
         super().__init__(list(parameters), optimizer, kvstore=kvstore, update_on_kvstore=False)
+        self._updaters: list[Any] = [Updater(self._optimizer) for _ in self._contexts]
         self.sums = sums
 
     @property

@@ -16,6 +16,7 @@ from mxtrain.optim import optimizer_state
 from mxtrain.optim.sums.gradients import compute_gradient_in
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.optim.update import Update, unscale_and_clip
+from mxtrain.optim.updater import Updater
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Device, NDArray, Optimizer, Parameter
 
@@ -29,7 +30,7 @@ class StagesTrainer(UpdatesOnWorkers):
     def __init__(self, parameters: Sequence[Parameter], optimizer: Optimizer, sums: WorkerSums | None = None):
         self.parameters, self._optimizer, self.sums = list(parameters), optimizer, sums
         optimizer.param_dict = dict(enumerate(self.parameters))
-        self._updater = mx.optimizer.get_updater(optimizer)
+        self._updater = Updater(optimizer)
         self._trained = [each for each in self.parameters if each.grad_req != "null"]
         self._of_devices: dict[Device, list[int]] = {}
         for index, each in enumerate(self.parameters):

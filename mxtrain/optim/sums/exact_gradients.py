@@ -6,7 +6,6 @@ Does not own the arithmetic (`grid.py`).
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, Sequence
 
 import numpy as np
@@ -16,7 +15,7 @@ from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.data.fields import Array
 from mxtrain.optim.sums.gradients import GradientAccumulator
 from mxtrain.optim.sums.grid import Grid, exact_bits
-from mxtrain.runtime import mx
+from mxtrain.runtime import engine
 from mxtrain.runtime.memory import memory, memory_later
 from mxtrain.runtime.types import Device, NDArray, Parameter
 
@@ -104,31 +103,9 @@ class ExactAccumulator(GradientAccumulator):
         self.grid.learn(self.group.sum(own))
 
 
-class _Context(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_int), ("number", ctypes.c_int32)]
-
-
-CPU = _Context(1, 0)
-# Of MXNet's FnProperty. Other operations on CPUs wait in one line with the layers that a backward pass still computes,
-# and are held back until there are fifteen of them.
-PRIORITIZED = ctypes.c_int(3)
-
-
 def _add_in_engine(gradient: NDArray, addition: Sequence[Any]) -> None:
-    """Let MXNet's engine make an addition: after all that it has been asked for with the gradient, before all else."""
+    """Let MXNet's engine make an addition."""
     assert native.new_addition is not None
-    mx.base.check_call(
-        mx.base._LIB.MXEnginePushSyncND(
-            ctypes.c_void_p(native.ADD_IN_ENGINE),
-            ctypes.c_void_p(native.new_addition(*addition)),
-            ctypes.c_void_p(native.FREE),
-            ctypes.byref(CPU),
-            None,
-            0,
-            ctypes.byref(gradient.handle),
-            1,
-            ctypes.byref(PRIORITIZED),
-            0,
-            b"add_on_grid",
-        )
-    )
+    new = native.new_addition(*addition)
+    handles = engine.handles([gradient])
+    engine.push(native.ADD_IN_ENGINE, new, native.FREE, engine.NOTHING, handles, is_prioritized=True)
