@@ -12,8 +12,8 @@ from typing import Any, Iterator
 import numpy as np
 
 from mxtrain.kvstore.commands import Assign, OfUpdater, SetLearningRate
+from mxtrain.kvstore.updater import Updater
 from mxtrain.optim.optimizer_state import state_arrays
-from mxtrain.optim.updater import Updater
 from mxtrain.runtime.types import NDArray, Optimizer
 
 CLOCK = 0

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 INTERFACE = (
-    7  # of the functions below; a checkout that was updated may hold what was built from its older sources
+    8  # of the functions below; a checkout that was updated may hold what was built from its older sources
 )
 
 _built: Any

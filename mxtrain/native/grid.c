@@ -28,6 +28,12 @@ static void round_block(float *restrict total, const float *restrict values, siz
     for (size_t i = 0; i < length; i++) total[i] = (float)(0.0 + on_grid(values[i], rounder, limit));
 }
 
+/* The same where the numbers are. */
+static void round_in_place(float *values, size_t length, int exponent, int reach) {
+    double rounder = ldexp(1.5, exponent + 52), limit = ldexp(1.0, exponent + reach);
+    for (size_t i = 0; i < length; i++) values[i] = (float)(0.0 + on_grid(values[i], rounder, limit));
+}
+
 static void to_floats(const double *restrict total, float *restrict values, size_t length) {
     for (size_t i = 0; i < length; i++) values[i] = (float)total[i];
 }
@@ -55,6 +61,8 @@ void add_on_grid(const Addition *addition) {
             float *total = addition->single + start;
             round_block(total, values, length, exponent, reach);
             if (addition->maxima) memcpy(values, total, length * sizeof *values);
+        } else if (!addition->total) {
+            round_in_place(values, length, exponent, reach);
         } else {
             double *total = addition->total + start;
             if (addition->is_first) memset(total, 0, length * sizeof *total);

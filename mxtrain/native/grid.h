@@ -11,7 +11,8 @@
 static inline size_t num_blocks(size_t count) { return (count + BLOCK_LENGTH - 1) / BLOCK_LENGTH; }
 
 /* The addition of a gradient of `count` numbers to a total. The latter is float64, or where no other gradient is added
-   float32: on a grid a single one has no more digits. One of the two pointers is NULL. */
+   float32: on a grid a single one has no more digits. One of the two pointers is NULL, or both where a single gradient is
+   rounded where it is, and that is its total. */
 typedef struct {
     double *total;
     float *single;

@@ -240,8 +240,9 @@ static PyObject *normal(PyObject *module, PyObject *arguments) {
 PyDoc_STRVAR(add_on_grid_doc,
              "add_on_grid(total, values, exponents, reach, is_first, maxima)\n\n"
              "Add float32 `values` to a `total`, rounded to multiples of 2**exponent, an int32 for each block. If it is\n"
-             "the first addition the total counts as zero. It is float64, or float32 for a single addition. Unless\n"
-             "`maxima` is None it then takes the place of the values, and those of its blocks, float32, are written.");
+             "the first addition the total counts as zero. It is float64, or float32 for a single addition, which may be\n"
+             "the values themselves. Unless `maxima` is None it then takes the place of the values, and those of its\n"
+             "blocks, float32, are written.");
 
 /* Read the arguments of an addition, whose memory the caller holds. */
 static int read_addition(PyObject *arguments, Addition *addition) {
@@ -258,7 +259,7 @@ static int read_addition(PyObject *arguments, Addition *addition) {
                    (!maxima.obj || (size_t)maxima.len == size) && addition->reach >= 0 && addition->reach <= 51;
     addition->count = count;
     addition->total = is_single ? NULL : total.buf;
-    addition->single = is_single ? total.buf : NULL;
+    addition->single = is_single && total.buf != values.buf ? total.buf : NULL;
     addition->values = values.buf;
     addition->exponents = exponents.buf;
     addition->maxima = maxima.obj ? maxima.buf : NULL;
@@ -337,7 +338,7 @@ static PyMethodDef methods[] = {
 };
 
 /* Count it up here and in __init__.py when a function takes or returns something else. */
-#define INTERFACE 7
+#define INTERFACE 8
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

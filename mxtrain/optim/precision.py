@@ -14,11 +14,14 @@ import math
 import sys
 from typing import Any, Iterator, Sequence
 
+import numpy as np
+
 from mxtrain.config import Model, autocast_costs
 from mxtrain.config.components import choices
 from mxtrain.core.system import kernels
+from mxtrain.data.fields import Array
 from mxtrain.models.autocast.autocast import Autocast
-from mxtrain.models.nets import sparse_rows
+from mxtrain.optim.sums import squares
 from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import NDArray
@@ -139,19 +142,18 @@ def l2_norm(arrays: Sequence[NDArray]) -> float:
     """Return the L2 norm of all arrays as one vector; not finite if any element or the square of one is not.
 
     Squares overflow float32 from a norm of 1.8e19 on, which is wanted: Adam would keep an infinite mean for good.
-    MXNet's multi_sum_sq costs the same, but adds in float32 one by one: 100 million ones come to 2**24.
-    multi_all_finite takes fifteen times as long on a CPU.
     """
-    flat = [sparse_rows.stored_values(array) for array in arrays]
-    squares = [mx.nd.dot(array, array) for array in flat if array.size]
-    return math.sqrt(mx.nd.concat(*squares, dim=0).asnumpy().sum(dtype="float64")) if squares else 0.0
+    return norm_of(squares.squares(arrays))
+
+
+def norm_of(squares_of_arrays: Array) -> float:
+    """Return the L2 norm of arrays with these squares."""
+    return math.sqrt(squares_of_arrays.sum(dtype=np.float64))
 
 
 def lengths(arrays: Sequence[NDArray]) -> list[float]:
     """Return the L2 norm of each array, computed as `l2_norm` does."""
-    flat = [sparse_rows.stored_values(array) for array in arrays]
-    squares = [mx.nd.dot(array, array) if array.size else None for array in flat]
-    return [0.0 if square is None else math.sqrt(square.asscalar()) for square in squares]
+    return [math.sqrt(square) for square in squares.squares(arrays)]
 
 
 def all_finite(arrays: Sequence[NDArray]) -> bool:

@@ -24,8 +24,10 @@ def memory(array: NDArray) -> Any:
 
 def memory_later(array: NDArray) -> Any:
     """Return where the numbers will be; of an array that is no view only once they are computed."""
-    pointer = ctypes.cast(ctypes.c_void_p(address(array)), ctypes.POINTER(ctypes.c_float))
-    return np.ctypeslib.as_array(pointer, (array.size,))
+    size, found = array.size, address(array)
+    if found is None:
+        return np.zeros(0, np.float32)
+    return np.frombuffer((ctypes.c_float * size).from_address(found), np.float32)
 
 
 def address(array: NDArray) -> int | None:

@@ -44,11 +44,18 @@ def load(mxnet: ModuleType, num_threads: int) -> None:
         return
     try:
         mxnet.base.check_call(mxnet.base._LIB.MXLoadLib(native.OPERATORS.encode(), mxnet.base.mx_uint(0)))
-        ctypes.CDLL(native.OPERATORS).mxtrain_set_threads(num_threads)
+        library().mxtrain_set_threads(num_threads)
     except (mxnet.base.MXNetError, OSError) as error:
         *_, reason = str(error).strip().splitlines() or ["for no reason that MXNet gives"]
         logger.warning("nets are computed without mxtrain's own operators, which do not load: %s", reason)
         native.OPERATORS = None
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> ctypes.CDLL:
+    """Return the library itself, for its functions that are no operators."""
+    assert native.OPERATORS is not None
+    return ctypes.CDLL(native.OPERATORS)
 
 
 def compute(name: str, *arrays: Any, **attributes: object) -> Any:

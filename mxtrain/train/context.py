@@ -235,6 +235,7 @@ def _grid(job: TrainingJob, parameters: Sequence[Parameter]) -> Grid | None:
 def new_grid(job: TrainingJob, trained: Sequence[Parameter], has_totals: bool = True) -> Grid:
     """Return a grid for the sums of the gradients of these parameters, over a step's micro-batches."""
     num_micro_batches = job.plan.batch.num_micro_batches
-    is_single = len(job.plan.batch.positions(num_micro_batches, job.group.rank)) <= 1
+    shares = job.plan.batch.shares()
     sizes = [math.prod(each.shape) for each in trained]
-    return Grid(sizes, num_micro_batches, is_single, has_totals)
+    in_place = has_totals and max(shares) <= 1 and num_micro_batches <= 2
+    return Grid(sizes, num_micro_batches, shares[job.group.rank] <= 1, has_totals, in_place)

@@ -18,9 +18,9 @@ from mxtrain.kvstore.owners import mapped
 from mxtrain.kvstore.owners.layout import Layout
 from mxtrain.kvstore.owners.owner import StepSums
 from mxtrain.kvstore.owners.step_sum import StepSum
+from mxtrain.kvstore.updater import Updater
 from mxtrain.optim import optimizer_state, optimizers
 from mxtrain.optim.update import Update, unscale_and_clip
-from mxtrain.optim.updater import Updater
 from mxtrain.runtime import mx
 from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray, Optimizer, Parameter
@@ -79,7 +79,7 @@ class ParameterOwner:
     def step_sums(self) -> StepSums:
         """Return what is to be known of the complete sums."""
         sums = [self._sums[index] for index in self.trained]
-        squares = [each.square.asnumpy() for each in sums if each.square is not None]
+        squares = [each.square for each in sums if each.square is not None]
         empty = np.zeros(0, np.float32)
         return StepSums(
             np.concatenate([empty, *squares]), np.concatenate([empty, *(each.maxima for each in sums)])
@@ -100,7 +100,6 @@ class ParameterOwner:
 
     def drop(self) -> None:
         """Forget the sums."""
-        self.step_sums()  # until nothing reads them
         self._restart()
 
     def _restart(self) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mxtrain.data.fields import Array
 from mxtrain.optim.sums.grid import BLOCK, num_blocks, write_maxima
-from mxtrain.runtime import mx
+from mxtrain.optim.sums.squares import squares
 from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray
 
@@ -23,14 +23,14 @@ PIECE = BLOCK * 64  # numbers at a time, which a core's own cache holds also as 
 class StepSum:
     """The sum of `num_addends` gradients in `total`, a float32 array, step after step.
 
-    Once it is complete `square` is the sum's product with itself, and `maxima` has each block's largest absolute value.
+    Once it is complete `square` has the sum's product with itself, and `maxima` each block's largest absolute value.
     """
 
     def __init__(self, total: NDArray, num_addends: int):
         self.total, self._num_addends = total, num_addends
         self.numbers = memory(total)
         self.maxima: Array = np.empty(num_blocks(len(self.numbers)), np.float32)
-        self.square: NDArray | None = None
+        self.square: Array | None = None
         self._counting = threading.Lock()
         self._pieces = [
             _Piece(self.numbers[start : start + PIECE], self.maxima[start // BLOCK :][: PIECE // BLOCK])
@@ -65,9 +65,8 @@ class StepSum:
     def finish_addend(self) -> bool:
         """Note that a worker has added all of its numbers; return whether the sum is complete with them."""
         with self._counting:
-            if self._num_left == 1:  # the product has the bits of `precision.l2_norm`
-                flat = self.total.reshape((-1,))
-                self.square = mx.nd.dot(flat, flat)
+            if self._num_left == 1:
+                self.square = squares([self.total])
             self._num_left -= 1
             return not self._num_left
 

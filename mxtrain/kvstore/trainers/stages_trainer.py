@@ -11,12 +11,12 @@ from typing import Sequence
 from mxtrain.core.params_file import Arrays
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.trainers.worker_updates import UpdatesOnWorkers
+from mxtrain.kvstore.updater import Updater
 from mxtrain.kvstore.worker_sums import WorkerSums
 from mxtrain.optim import optimizer_state
 from mxtrain.optim.sums.gradients import compute_gradient_in
 from mxtrain.optim.sums.grid import Grid
 from mxtrain.optim.update import Update, unscale_and_clip
-from mxtrain.optim.updater import Updater
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Device, NDArray, Optimizer, Parameter
 

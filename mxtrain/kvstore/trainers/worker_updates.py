@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Sequence
 
+from mxtrain.data.fields import Array
 from mxtrain.kvstore.worker_sums import WorkerSums
 from mxtrain.optim import precision
+from mxtrain.optim.sums import squares
 from mxtrain.runtime.types import NDArray
 
 
@@ -18,13 +20,16 @@ class UpdatesOnWorkers:
     is_remote = False
     staleness: int | None = None  # all workers wait for each other, so no gradient is of older weights
     sums: WorkerSums | None
+    _maxima: Array | None = None  # of the blocks of the step's sums, found beside their norm
 
     def gradient_norm(self, gradients: Sequence[NDArray]) -> float:
         """Return the norm of the sums, which are the same on all workers."""
-        return precision.l2_norm(gradients)
+        found = squares.measure(gradients)
+        self._maxima = found.maxima
+        return precision.norm_of(found.squares)
 
-    def block_maxima(self) -> None:
-        """Return nothing: gradient arrays hold the sums."""
+    def block_maxima(self) -> Array | None:
+        return self._maxima
 
     def show_sums(self) -> bool:
         """Do nothing: they do."""

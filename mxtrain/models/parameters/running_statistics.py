@@ -23,6 +23,7 @@ from mxtrain.core import limbs
 from mxtrain.data.fields import Array
 from mxtrain.models.parameters.weights import layers
 from mxtrain.runtime import mx
+from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import Block, Device, NDArray, Parameter
 
 NAME_ENDINGS = ("running_mean", "running_var", "moving_mean", "moving_var")
@@ -117,7 +118,7 @@ class StepStatistics:
         # One micro-batch on one device leaves its own mean there.
         self.is_single_batch = num_micro_batches == 1 and len(contexts) == 1 and num_workers == 1
         self.start = {
-            context: [each.list_data()[number].copy() for each in self.parameters]
+            context: [_numbers(each.list_data()[number]).copy() for each in self.parameters]
             for number, context in enumerate(contexts)
         }
         # The engine does not see the writes of a static graph, so no copy may be pending when one runs.
@@ -146,7 +147,12 @@ class StepStatistics:
         """
         if self.is_single_batch:
             return {}
-        return {each.name: start.copy() for each, start in zip(self.parameters, self.start[context])}
+        places = [self._on(each, context).context for each in self.parameters]
+        copies = [
+            mx.nd.array(start, ctx=place, dtype=start.dtype)
+            for start, place in zip(self.start[context], places)
+        ]
+        return {each.name: copy for each, copy in zip(self.parameters, copies)}
 
     def take_back(self, lent: Mapping[str, NDArray], position: int, num_samples: int) -> None:
         """Note the statistics that a micro-batch has left in what was lent to it."""
@@ -156,7 +162,7 @@ class StepStatistics:
     def _note_arrays(self, left: Sequence[NDArray], position: int, num_samples: int) -> None:
         row = np.empty(self.rows.shape[1], np.float32)
         for array, (_, part) in zip(left, self.split_row(row)):
-            part[:] = array.asnumpy()
+            part[:] = _numbers(array)
         self.note(row, position, num_samples)
 
     def note(self, left: Array, position: int, num_samples: int) -> None:
@@ -188,16 +194,16 @@ class StepStatistics:
                 mean = in_order(sums * num_samples[:, np.newaxis]) / num_samples.sum()
             for parameter, part in self.split_row(mean.astype(np.float32)):
                 for data in parameter.list_data():
-                    data[:] = part
+                    _put(part, data)
 
     def restore(self) -> None:
         """Restore the statistics of the step's start: those of a step that is not applied may not be finite."""
         for context in self.contexts:
             self._set(context, self.start[context])
 
-    def _set(self, context: Device, values: list[NDArray]) -> None:
+    def _set(self, context: Device, values: list[Array]) -> None:
         for parameter, value in zip(self.parameters, values):
-            self._on(parameter, context)[:] = value
+            _put(value, self._on(parameter, context))
 
     def _on(self, parameter: Parameter, context: Device) -> NDArray:
         """Return the parameter of the copy of the net that answers on this context."""
@@ -210,6 +216,23 @@ class StepStatistics:
             stop = start + num_elements([parameter])
             yield parameter, row[start:stop].reshape(parameter.shape)
             start = stop
+
+
+def _is_in_memory(array: NDArray) -> bool:
+    return array.dtype == np.float32 and array.context.device_type == "cpu"
+
+
+def _numbers(array: NDArray) -> Array:
+    """Return the numbers of an array where they are, or else a copy."""
+    return memory(array).reshape(array.shape) if _is_in_memory(array) else array.asnumpy()
+
+
+def _put(numbers: Array, array: NDArray) -> None:
+    """Write an array's numbers, whose computation has ended, as has what reads them."""
+    if _is_in_memory(array):
+        memory(array)[:] = numbers.ravel()
+    else:
+        array[:] = numbers
 
 
 def add_limbs(sums: Array, values: Array, weight: float) -> None:

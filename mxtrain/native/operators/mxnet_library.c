@@ -8,34 +8,10 @@
 #include <string.h>
 
 #include "operator.h"
-#include "update.h"
 
-#define EXPORTED __attribute__((visibility("default")))
 #define FLOAT32 0
 #define UNKNOWN UINT32_MAX /* a size that MXNet does not know yet */
 #define VERSION 11 /* of lib_api.h */
-
-static int num_threads = 1;
-
-/* Set how many threads an operator computes with; returns how many it did. */
-EXPORTED int mxtrain_set_threads(int count) {
-    int before = num_threads;
-    num_threads = count > 0 ? count : 1;
-    return before;
-}
-
-/* Return a copy of an update for the engine, which `free` is for; NULL without memory. */
-EXPORTED void *mxtrain_new_update(const Update *described) {
-    Update *copy = malloc(sizeof *copy);
-    if (copy) *copy = *described;
-    return copy;
-}
-
-/* Make an update, as an operation of MXNet's engine, whose context it needs nothing of. */
-EXPORTED void mxtrain_update(void *context, void *described) {
-    (void)context;
-    update(described, num_threads);
-}
 
 int no_backward(const Call *call) {
     (void)call;

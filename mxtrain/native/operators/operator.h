@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define EXPORTED __attribute__((visibility("default")))
 #define DONE 1
 #define FAILED 0
 #define MOST_SIZES 8
@@ -59,6 +60,8 @@ extern const Operator folded_norm_operator, pointwise_operator, pointwise_sum_op
 extern const Operator gated_pointwise_sum_operator, gate_operator, expanded_operator;
 extern const Operator lstm_weights_operator, lstm_operator;
 extern const Operator norm_operator, depthwise_norm_operator, norm_depthwise_norm_operator;
+
+extern int num_threads; /* that an operator computes with */
 
 /* A backward pass for operators of nets that answer: MXNet wants one of each, but does not call it. */
 int no_backward(const Call *call);

@@ -9,7 +9,7 @@ enum { SGD, SGD_WITH_MOMENTUM, ADAM };
 
 /* An array of weights, its gradient, and the optimizer's arrays for it: its momentum, or the running means of gradients
    and of their squares, or NULL. Weights are first multiplied by `shrink`; `clip` is of a gradient's numbers, and
-   negative for none; `beta1` is a momentum too. optim/updater.py has the same fields. */
+   negative for none; `beta1` is a momentum too. kvstore/updater.py has the same fields. */
 typedef struct {
     float *weight, *first, *second;
     const float *gradient;

@@ -74,8 +74,8 @@ class ExactAccumulator(GradientAccumulator):
 
     def wide_blocks(self) -> Array:
         """Return of each block whether its sums, once computed, have more digits than servers add exactly."""
-        if self.group.world_size == 1:
-            return np.zeros(self.grid.ends[-1], bool)  # one worker's they only copy
+        if self.group.world_size == 1 or self.grid.in_place:
+            return np.zeros(self.grid.ends[-1], bool)  # one worker's they only copy, and two they round once
         return self.grid.are_beyond(exact_bits(self.group.world_size))
 
     def end_step(self, is_applied: bool, maxima: Array | None = None) -> None:

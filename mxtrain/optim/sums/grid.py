@@ -35,11 +35,17 @@ class Grid:
     A step adds up to `num_addends` gradients, and if it `is_single` one of them to these totals. Exponents are kept as
     for a loss scale of 1, so that a scale which is a power of two moves no bit. Arrays stay where they are, for
     additions that are made later. Unless it `has_totals`, those of some parameters at a time are elsewhere
-    (`part_totals.py`).
+    (`part_totals.py`), or if it is `in_place` a single gradient is rounded where it is, which is its total then: for
+    sums of two such gradients, which float32 rounds once.
     """
 
     def __init__(
-        self, sizes: Sequence[int], num_addends: int, is_single: bool = False, has_totals: bool = True
+        self,
+        sizes: Sequence[int],
+        num_addends: int,
+        is_single: bool = False,
+        has_totals: bool = True,
+        in_place: bool = False,
     ):
         self.counts = np.array([num_blocks(size) for size in sizes])
         self.ends = np.cumsum(self.counts)
@@ -54,7 +60,8 @@ class Grid:
         self.scaled = np.zeros(self.ends[-1], np.int32)
         # A single gradient has no more digits on a grid than before.
         self.dtype = np.dtype(np.float32 if is_single else np.float64)
-        self.totals = [np.zeros(size, self.dtype) for size in sizes] if has_totals else []
+        self.in_place = in_place
+        self.totals = [np.zeros(size, self.dtype) for size in sizes] if has_totals and not in_place else []
         self.is_empty = True  # whatever the totals hold
         # Absolute value in each block of the finished totals.
         self.largest = np.zeros(self.ends[-1], np.float32)
@@ -116,10 +123,11 @@ class Grid:
     def additions(self, gradients: Sequence[Array], is_last: bool) -> list[tuple[Any, ...]]:
         """Return the arguments of `native.add_on_grid` for each gradient; all are to be added, in any order."""
         is_first, self.is_empty = self.is_empty, False
+        totals = gradients if self.in_place else self.totals
         maxima: Sequence[Array | None] = self._largest_of if is_last else [None] * len(gradients)
         return [
             (total, gradient, of_blocks, self.reach, is_first, largest)
-            for total, gradient, of_blocks, largest in zip(self.totals, gradients, self._scaled_of, maxima)
+            for total, gradient, of_blocks, largest in zip(totals, gradients, self._scaled_of, maxima)
         ]
 
     def are_beyond(self, num_bits: int) -> Array:
@@ -203,8 +211,6 @@ def add_rounded(
     total: Array, values: Array, exponents: Array, reach: int, is_first: bool, maxima: Array | None
 ) -> None:
     """Add float32 `values` to a total, each rounded to its block's unit, as `Grid.add` says."""
-    if is_first:
-        total[:] = 0
     for start in range(0, len(values), PIECE):
         part = values[start : start + PIECE].astype(np.float64)
         of_blocks = np.ldexp(1.0, exponents[start // BLOCK : (start + PIECE) // BLOCK])
@@ -214,7 +220,7 @@ def add_rounded(
             rounded = (part + rounder) - rounder
             rounded[np.abs(part) > 2.0**reach * units] = np.inf
             rounded[~np.isfinite(part)] = np.nan
-            total[start : start + PIECE] += rounded
+            total[start : start + PIECE] = rounded + (0.0 if is_first else total[start : start + PIECE])
     if maxima is not None:
         with np.errstate(over="ignore"):
             values[:] = total

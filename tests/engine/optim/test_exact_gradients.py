@@ -37,9 +37,12 @@ class SilentStore:
 class Worker:
     """Parameters whose gradients are views of buckets, and what adds them; is it made to wait for each?"""
 
-    def __init__(self, shapes: Sequence[tuple[int, ...]], is_single: bool, is_held: bool):
+    def __init__(
+        self, shapes: Sequence[tuple[int, ...]], is_single: bool, is_held: bool, in_place: bool = False
+    ):
         self.is_held = is_held
-        self.grid = Grid([int(np.prod(shape)) for shape in shapes], 2 * NUM, is_single)
+        sizes = [int(np.prod(shape)) for shape in shapes]
+        self.grid = Grid(sizes, 2 * NUM, is_single, in_place=in_place)
         self.parameters = [mx.gluon.Parameter(f"p{n}", shape=shape) for n, shape in enumerate(shapes)]
         for parameter, view in zip(self.parameters, Buckets(SilentStore(), shapes, bucket_mb=0.01).views):
             parameter.initialize(mx.init.One())
@@ -105,3 +108,18 @@ def test_a_single_gradient_has_the_digits_of_a_sum_in_float64() -> None:
         for these, those in zip(one, other):
             for mine, theirs in zip(these, those):
                 np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_gradient_is_rounded_where_it_is_to_the_bits_of_a_total(is_held: bool) -> None:
+    shapes, rng = [(2000,), (30, 40)], np.random.default_rng(0)
+    in_place, apart = (Worker(shapes, True, is_held, in_place=each) for each in (True, False))
+    for exponent, extra in ((0, 0), (0, np.nan), (25, 0), (0, np.inf), (0, 0), (120, 0), (-130, 0)):
+        gradients = [np.ldexp(rng.standard_normal(shape), exponent).astype(np.float32) for shape in shapes]
+        gradients[0][3] += extra
+        (found, totals, is_wide, units), (expected, _, _, others) = (
+            worker.step([gradients]) for worker in (in_place, apart)
+        )
+        assert not totals and not any(is_wide)
+        for these, those in zip([*found, *units], [*expected, *others]):
+            np.testing.assert_array_equal(these, those)

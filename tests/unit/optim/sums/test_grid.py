@@ -259,3 +259,26 @@ def test_units_of_other_parameters_are_not_restored_nor_those_of_rules_to_come()
     assert of.restore(2, {"exponents": np.zeros(4, np.int32), **more}) and of.units is not None
     assert of.units.peaks is None
     assert of.restore(3, {"exponents": np.zeros(4, np.int32), **more}) and of.units.peaks is not None
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 99), shift=st.integers(0, 40), has_c=st.booleans())
+def test_two_gradients_rounded_in_place_add_to_the_sum_of_one_worker(
+    seed: int, shift: int, has_c: bool
+) -> None:
+    """However many digits they have: so no block of theirs is wide."""
+    numbers = gradients(seed, num=2)
+    numbers[1] = np.ldexp(numbers[1], shift)
+    whole = Grid([SIZE], 2)
+    rounded = []
+    with pytest.MonkeyPatch.context() as patch:
+        if not has_c:
+            patch.setattr(native, "add_on_grid", None)
+        add(whole, numbers, 1.0)
+        for gradient in numbers.copy():
+            one = Grid([SIZE], 2, is_single=True, in_place=True)
+            one.start_step(1.0)
+            one.learn(whole.maxima(numbers[:1]))
+            one.add([gradient], is_last=True)
+            rounded.append(gradient)
+    np.testing.assert_array_equal(rounded[0] + rounded[1], whole.totals[0].astype(np.float32))

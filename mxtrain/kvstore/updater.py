@@ -17,7 +17,7 @@ import numpy as np
 from mxtrain import native
 from mxtrain.optim import extra_optimizers
 from mxtrain.optim.optimizer_state import state_arrays
-from mxtrain.runtime import engine, mx
+from mxtrain.runtime import engine, mx, own_operators
 from mxtrain.runtime.memory import address
 from mxtrain.runtime.types import NDArray, Optimizer
 
@@ -25,7 +25,7 @@ SGD, SGD_WITH_MOMENTUM, ADAM = range(3)
 
 
 class Update(ctypes.Structure):
-    """What a kernel does: see native/operators/update.h."""
+    """The description of an update for a kernel: see native/operators/update.h."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("weight", "first", "second", "gradient")),
@@ -123,8 +123,7 @@ def _push(update: Update, operands: Operands) -> None:
 @functools.lru_cache(maxsize=None)
 def _kernel() -> tuple[Any, Any]:
     """Return the address of what makes an update, and what copies its description for it."""
-    assert native.OPERATORS is not None
-    library = ctypes.CDLL(native.OPERATORS)
+    library = own_operators.library()
     new = library.mxtrain_new_update
     new.restype = ctypes.c_void_p
     return ctypes.cast(library.mxtrain_update, ctypes.c_void_p).value, new

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from mxtrain import native
 from mxtrain.config import Optim
-from mxtrain.optim import optimizers, updater
+from mxtrain.kvstore import updater
+from mxtrain.optim import optimizers
 from mxtrain.optim.optimizer_state import state_arrays
 from mxtrain.runtime import mx
 
