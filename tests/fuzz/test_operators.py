@@ -20,6 +20,7 @@ PROGRAMS = {
     "pointwise": ([], 30, 1000),
     "reduction": ([], 200, 5000),
     "scores": ([], 200, 5000),
+    "update": (["squares"], 200, 5000),
 }
 
 
