@@ -265,6 +265,27 @@ def test_openmp_team_and_no_role_hijacks_the_import(
     assert found == [expected, environment.get("OMP_NUM_THREADS"), role]
 
 
+def test_who_calls_mxnet_has_no_team_beside_the_engines() -> None:
+    code = (
+        TEAM
+        + """
+from mxtrain.runtime import mx
+import numpy as np
+team(mx)
+before = len(os.listdir("/proc/self/task"))
+mx.nd.array(np.zeros(1 << 20)).asnumpy()
+data, weight = mx.nd.ones((8, 64, 56, 56)), mx.nd.ones((64, 64, 3, 3))
+mx.nd.Convolution(data, weight, no_bias=True, kernel=(3, 3), num_filter=64).asnumpy()  # numbers lie in blocks
+answer = len(os.listdir("/proc/self/task")) - before"""
+    )
+    assert answer(code) == 0
+
+
+def test_who_calls_a_naive_engine_has_the_team() -> None:
+    code = TEAM + "from mxtrain.runtime import mx\nanswer = team(mx)"
+    assert answer(code, MXNET_ENGINE_TYPE="NaiveEngine") == CORES
+
+
 def test_openmp_team_where_libgomp_was_loaded_before() -> None:
     code = TEAM + "import ctypes; ctypes.CDLL('libgomp.so.1'); from mxtrain import runtime\n"
     assert answer(code + "answer = team(runtime.load(threads=1))") == 1

@@ -62,7 +62,7 @@ static void try_gate(size_t batch, size_t channels, size_t plane, const float *i
 static int try_round(long round) {
     (void)round;
     static const size_t KERNELS[] = {3, 5, 7};
-    size_t inputs = 1 + drawn(12), channels = 1 + drawn(14), batch = 1 + drawn(3), kernel = KERNELS[drawn(3)];
+    size_t inputs = 1 + drawn(12), channels = 1 + drawn(drawn(4) ? 14 : 60), batch = 1 + drawn(3), kernel = KERNELS[drawn(3)];
     Expanded layer = {.geometry = {.kernel = kernel, .stride = 1 + drawn(2), .pad = drawn(kernel), .height = 1 + drawn(12),
                                    .width = 1 + drawn(35)}};
     Geometry *g = &layer.geometry;

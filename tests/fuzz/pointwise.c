@@ -5,7 +5,7 @@
 
 static int try_round(long round) {
     (void)round;
-    size_t inputs = 1 + drawn(40), outputs = 1 + drawn(20), plane = 1 + drawn(drawn(2) ? 70 : 7), batch = 1 + drawn(5);
+    size_t inputs = 1 + drawn(40), outputs = 1 + drawn(drawn(3) ? 20 : 120), plane = 1 + drawn(drawn(2) ? 70 : 7), batch = 1 + drawn(5);
     Folded weights = drawn_weights(outputs, inputs);
     float *in = numbers(batch * inputs * plane), *gates = numbers(batch * inputs), *added = numbers(batch * outputs * plane);
     float *out = numbers(batch * outputs * plane);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "activated.h"
+#include "few_columns.h"
 #include "gate.h"
 #include "product_block.h"
 #include "threads.h"
@@ -13,15 +14,16 @@
 #define TASKS 4 /* of a thread at least */
 
 typedef struct {
-    float *last, *expanded, *padded;
+    float *last, *few, *expanded, *padded; /* places behind whole panels; numbers of few of them, for all channels */
 } Scratch;
 
 static size_t whole_panels(size_t places) { return (places + PANEL - 1) / PANEL * PANEL; }
 
 static size_t cut(const Expanded *layer, float *memory, Scratch *scratch) {
     const Pointwise *expansion = &layer->expansion;
-    size_t sizes[] = {expansion->inputs * PANEL, ROWS * whole_panels(expansion->plane), padded_size(&layer->geometry)};
-    float **arrays[] = {&scratch->last, &scratch->expanded, &scratch->padded};
+    size_t rows = (expansion->outputs + ROWS - 1) / ROWS * ROWS;
+    size_t sizes[] = {expansion->inputs * PANEL, rows * FEW, ROWS * whole_panels(expansion->plane), padded_size(&layer->geometry)};
+    float **arrays[] = {&scratch->last, &scratch->few, &scratch->expanded, &scratch->padded};
     return cut_memory(memory, sizes, arrays, sizeof sizes / sizeof *sizes);
 }
 
@@ -51,21 +53,33 @@ INLINE void expand_block(const Activation activation, const Expanded *layer, con
     size_t place = 0;
     for (; place + PANEL <= plane; place += PANEL)
         expand_panel(ROWS, activation, weights, in + place, plane, depth, scratch->expanded + place, stride);
-    if (place < plane)
+    if (place == plane) return;
+    if (!few_behind(plane)) {
         expand_panel(ROWS, activation, weights, scratch->last, PANEL, depth, scratch->expanded + place, stride);
+        return;
+    }
+    for (size_t each = 0; each < ROWS; each++)
+        memcpy(scratch->expanded + each * stride + place, scratch->few + (row + each) * FEW, (plane - place) * sizeof *in);
 }
 
 FMA static void expand(const Expanded *layer, const float *in, size_t row, const Scratch *scratch) {
     FOR_ACTIVATIONS(layer->expansion.activation, expand_block, layer, in, row, scratch)
 }
 
-/* Put the places behind the last whole panel together. */
-static void put_last(const Expanded *layer, const float *in, float *last) {
-    size_t plane = layer->expansion.plane, count = plane % PANEL;
+/* Put the places behind the last whole panel together, or compute them for all channels of some blocks. */
+static void put_last(const Expanded *layer, const float *in, size_t first_block, size_t end_block, const Scratch *scratch) {
+    const Pointwise *expansion = &layer->expansion;
+    size_t plane = expansion->plane, depth = expansion->inputs, count = plane % PANEL, row = first_block * ROWS;
     if (!count) return;
-    for (size_t input = 0; input < layer->expansion.inputs; input++) {
-        memcpy(last + input * PANEL, in + (input + 1) * plane - count, count * sizeof *last);
-        memset(last + input * PANEL + count, 0, (PANEL - count) * sizeof *last);
+    if (few_behind(plane)) {
+        multiply_few(expansion->activation, expansion->weights + row * (depth + 1), depth, end_block - first_block,
+                     in + plane - count, plane, count, scratch->few + row * FEW);
+        return;
+    }
+    for (size_t input = 0; input < depth; input++) {
+        float *to = scratch->last + input * PANEL;
+        memcpy(to, in + (input + 1) * plane - count, count * sizeof *to);
+        memset(to + count, 0, (PANEL - count) * sizeof *to);
     }
 }
 
@@ -91,8 +105,9 @@ void expanded_forward(const Expanded *layer, float *out, float *means, float *me
         for (size_t task = 0; task < expansion->batch * parts; task++) {
             size_t sample = task / parts, part = task % parts;
             const float *in = expansion->in + sample * expansion->inputs * expansion->plane;
-            put_last(layer, in, scratch.last);
-            for (size_t block = part * blocks / parts; block < (part + 1) * blocks / parts; block++) {
+            size_t first = part * blocks / parts, end = (part + 1) * blocks / parts;
+            put_last(layer, in, first, end, &scratch);
+            for (size_t block = first; block < end; block++) {
                 expand(layer, in, block * ROWS, &scratch);
                 for (size_t row = 0; row < ROWS && block * ROWS + row < channels; row++) {
                     size_t channel = block * ROWS + row, plane = sample * channels + channel;

@@ -2,6 +2,7 @@
 
 #include "plane.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "activated.h"
@@ -30,7 +31,8 @@ int lay_out(Geometry *g) {
 FMA void put_row(const Geometry *g, const float *row, size_t at, float *padded) {
     float *begin = padded + (at + g->pad) * g->row;
     if (g->stride == 1) {
-        memcpy(begin + g->pad, row, g->width * sizeof *row);
+        for (size_t column = 0; column < g->width; column += LANES) /* zeros behind the row's end */
+            _mm256_storeu_ps(begin + g->pad + column, load(row + column, g->width - column));
         return;
     }
     size_t phase = g->rows * g->row;
@@ -44,50 +46,82 @@ FMA void put_row(const Geometry *g, const float *row, size_t at, float *padded) 
     }
 }
 
-/* Eight columns of `count` rows of the convolution; of the next row the input begins `step` numbers later. */
-INLINE void convolve_block(const size_t k, const size_t s, const size_t count, const Geometry *g, const float *in,
-                           const float *weights, const ChannelNorm *norm, float *out, size_t out_row, size_t columns,
-                           size_t room) {
-    __m256 sums[TILE];
-    size_t phase = g->rows * g->row, step = s * g->row;
+/* A channel's norm in registers. What follows it is between two limits, unless it is a hard swish. */
+typedef struct {
+    __m256 mean, scale, shift, least, most;
+} NormOfLanes;
+
+typedef enum { NO_NORM, LIMITED, SWISHED } Ending;
+
+INLINE __m256 ended(const Ending ending, const NormOfLanes *norm, __m256 number) {
+    if (ending == NO_NORM) return number;
+    number = _mm256_fmadd_ps(_mm256_sub_ps(number, norm->mean), norm->scale, norm->shift);
+    if (ending == SWISHED) return activated(HARD_SWISH, number);
+    return _mm256_min_ps(norm->most, _mm256_max_ps(norm->least, number));
+}
+
+/* Add to the sums of `count` rows and eight columns. Of 3 x 3 each number of the input is loaded once, for all rows that it
+   is a part of: the weights have room in registers. */
+INLINE void add_taps_of_3(const size_t s, const size_t count, const float *in, size_t row_size, size_t phase,
+                          const __m256 *weights, __m256 *sums) {
+#pragma GCC unroll 9
+    for (size_t top = 0; top < (count - 1) * s + 3; top++)
+#pragma GCC unroll 3
+        for (size_t right = 0; right < 3; right++) {
+            __m256 numbers = _mm256_loadu_ps(in + top * row_size + right % s * phase + right / s);
 #pragma GCC unroll 4
-    for (size_t row = 0; row < count; row++) sums[row] = _mm256_setzero_ps();
+            for (size_t row = 0; row < count; row++)
+                if (top >= row * s && top - row * s < 3)
+                    sums[row] = _mm256_fmadd_ps(weights[(top - row * s) * 3 + right], numbers, sums[row]);
+        }
+}
+
+INLINE void add_taps(const size_t k, const size_t s, const size_t count, const float *in, size_t row_size, size_t phase,
+                     const __m256 *weights, __m256 *sums) {
+    if (k == 3) {
+        add_taps_of_3(s, count, in, row_size, phase, weights, sums);
+        return;
+    }
     for (size_t down = 0; down < k; down++)
 #pragma GCC unroll 7
         for (size_t right = 0; right < k; right++) {
-            __m256 weight = _mm256_broadcast_ss(weights + down * k + right);
-            const float *from = in + down * g->row + right % s * phase + right / s;
+            const float *from = in + down * row_size + right % s * phase + right / s;
 #pragma GCC unroll 4
             for (size_t row = 0; row < count; row++)
-                sums[row] = _mm256_fmadd_ps(weight, _mm256_loadu_ps(from + row * step), sums[row]);
+                sums[row] = _mm256_fmadd_ps(weights[down * k + right], _mm256_loadu_ps(from + row * s * row_size), sums[row]);
         }
-#pragma GCC unroll 4
-    for (size_t row = 0; row < count; row++, out += out_row, room -= out_row) {
-        if (norm) sums[row] = activated(norm->activation, normalized(norm, sums[row]));
-        write_lanes(out, sums[row], columns, room);
-    }
 }
 
-INLINE void convolve_rows(const size_t k, const size_t s, const size_t count, const Geometry *g, const float *in,
-                          const float *weights, const ChannelNorm *norm, float *out, size_t out_row, size_t room) {
+INLINE void convolve_rows(const size_t k, const size_t s, const size_t count, const Ending ending, const Geometry *g,
+                          const float *in, const __m256 *weights, const NormOfLanes *norm, float *out, size_t out_row, size_t room) {
+    size_t row_size = g->row, phase = g->rows * row_size, width = g->out_width;
     /* From the last on: what is written behind a row's end is the beginning of the next one, which comes later. */
-    for (size_t column = whole_lanes(g->out_width); column; column -= LANES) {
+    for (size_t column = whole_lanes(width); column; column -= LANES) {
         size_t first = column - LANES;
-        convolve_block(k, s, count, g, in + first, weights, norm, out + first, out_row, g->out_width - first, room - first);
+        __m256 sums[TILE];
+#pragma GCC unroll 4
+        for (size_t row = 0; row < count; row++) sums[row] = _mm256_setzero_ps();
+        add_taps(k, s, count, in + first, row_size, phase, weights, sums);
+#pragma GCC unroll 4
+        for (size_t row = 0; row < count; row++)
+            write_lanes(out + row * out_row + first, ended(ending, norm, sums[row]), width - first, room - row * out_row - first);
     }
 }
 
-INLINE void convolve_plane(const size_t k, const size_t s, const Geometry *g, const float *padded, const float *weights,
-                           const ChannelNorm *norm, float *out, size_t out_row) {
+INLINE void convolve_plane(const size_t k, const size_t s, const Ending ending, const Geometry *g, const float *padded,
+                           const float *numbers, const NormOfLanes *norm, float *out, size_t out_row) {
+    __m256 weights[MOST_KERNEL * MOST_KERNEL];
+#pragma GCC unroll 9
+    for (size_t at = 0; at < k * k; at++) weights[at] = _mm256_broadcast_ss(numbers + at);
     for (size_t row = 0; row < g->out_height; row += TILE) {
         const float *in = padded + row * s * g->row;
         float *to = out + row * out_row;
-        size_t room = (g->out_height - row - 1) * out_row + (norm ? g->out_width : out_row);
+        size_t room = (g->out_height - row - 1) * out_row + (ending ? g->out_width : out_row);
         switch (g->out_height - row) {
-        case 1: convolve_rows(k, s, 1, g, in, weights, norm, to, out_row, room); break;
-        case 2: convolve_rows(k, s, 2, g, in, weights, norm, to, out_row, room); break;
-        case 3: convolve_rows(k, s, 3, g, in, weights, norm, to, out_row, room); break;
-        default: convolve_rows(k, s, TILE, g, in, weights, norm, to, out_row, room);
+        case 1: convolve_rows(k, s, 1, ending, g, in, weights, norm, to, out_row, room); break;
+        case 2: convolve_rows(k, s, 2, ending, g, in, weights, norm, to, out_row, room); break;
+        case 3: convolve_rows(k, s, 3, ending, g, in, weights, norm, to, out_row, room); break;
+        default: convolve_rows(k, s, TILE, ending, g, in, weights, norm, to, out_row, room);
         }
     }
 }
@@ -199,12 +233,20 @@ INLINE void add_plane(const size_t k, const size_t s, const Geometry *g, const f
     }
 
 FMA void convolve(const Geometry *g, const float *padded, const float *weights, float *out) {
-    FOR_SIZES(g, convolve_plane, g, padded, weights, NULL, out, g->out_row)
+    FOR_SIZES(g, convolve_plane, NO_NORM, g, padded, weights, NULL, out, g->out_row)
 }
 
 FMA void convolve_and_normalize(const Geometry *g, const float *padded, const float *weights, const ChannelNorm *norm,
                                 float *out) {
-    FOR_SIZES(g, convolve_plane, g, padded, weights, norm, out, g->out_width)
+    Activation activation = norm->activation;
+    const NormOfLanes lanes = {_mm256_set1_ps(norm->mean), _mm256_set1_ps(norm->scale), _mm256_set1_ps(norm->shift),
+                               _mm256_set1_ps(activation == IDENTITY ? -INFINITY : 0),
+                               _mm256_set1_ps(activation == RELU6 ? 6 : INFINITY)};
+    if (activation == HARD_SWISH) {
+        FOR_SIZES(g, convolve_plane, SWISHED, g, padded, weights, &lanes, out, g->out_width)
+    } else {
+        FOR_SIZES(g, convolve_plane, LIMITED, g, padded, weights, &lanes, out, g->out_width)
+    }
 }
 
 FMA void convolve_back(const Geometry *g, const float *gradient, const float *weights, float *of_input) {

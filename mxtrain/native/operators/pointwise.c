@@ -1,5 +1,6 @@
 /* The places of all samples are the columns of a product with the weights, so that small planes share panels. A thread puts
-   some panels of columns together and multiplies all weights by them: a column has the same bits in any panel. */
+   some panels of columns together and multiplies all weights by them; where there are more weights than columns, threads
+   put all columns together and share the weights. A column has the same bits in any panel. */
 
 #include "pointwise.h"
 
@@ -8,11 +9,14 @@
 #include <string.h>
 
 #include "activated.h"
+#include "few_columns.h"
 #include "product_block.h"
 #include "threads.h"
 
 #define AT_ONCE_PANELS 16    /* at most, */
 #define AT_ONCE_NUMBERS 32768 /* and so many numbers, which stay in the cache of the second level */
+#define AT_ONCE_BLOCKS 8      /* of rows, for few columns */
+#define TASKS 4               /* of a thread */
 #define LINE 16               /* numbers of a line of the cache */
 
 void fold_norm(const FoldedNorm *norm, float *folded) {
@@ -30,7 +34,11 @@ static size_t least(size_t first, size_t second) { return first < second ? first
 
 static size_t panels_of(const Pointwise *layer) { return (layer->batch * layer->plane + PANEL - 1) / PANEL; }
 
+/* Return whether threads share weights, as there are more of them than columns. */
+static int has_shared_weights(const Pointwise *layer) { return layer->outputs > layer->batch * layer->plane; }
+
 static size_t panels_at_once(const Pointwise *layer) {
+    if (has_shared_weights(layer)) return panels_of(layer);
     size_t most = AT_ONCE_NUMBERS / (PANEL * layer->inputs);
     return most < 1 ? 1 : least(most, AT_ONCE_PANELS);
 }
@@ -53,7 +61,8 @@ FMA static void put_run(const float *from, size_t count, float gate, size_t colu
     }
 }
 
-/* Put the places from `first` up to `end` together, and zeros behind them up to whole panels. */
+/* Put the places from `first` up to `end` together, and zeros behind them up to whole panels; a few behind whole panels
+   with FEW numbers from an input to the next. */
 static void put_together(const Pointwise *layer, size_t first, size_t end, float *panels) {
     for (size_t place = first; place < end;) {
         size_t sample = place / layer->plane, at = place % layer->plane, count = least(end - place, layer->plane - at);
@@ -66,8 +75,12 @@ static void put_together(const Pointwise *layer, size_t first, size_t end, float
     }
     size_t used = (end - first) % PANEL;
     float *last = panels + (end - first) / PANEL * layer->inputs * PANEL;
-    for (size_t input = 0; used && input < layer->inputs; input++)
-        memset(last + input * PANEL + used, 0, (PANEL - used) * sizeof *last);
+    for (size_t input = 0; used && input < layer->inputs; input++) {
+        if (used > FEW)
+            memset(last + input * PANEL + used, 0, (PANEL - used) * sizeof *last);
+        else
+            memmove(last + input * FEW, last + input * PANEL, used * sizeof *last);
+    }
 }
 
 /* Write the numbers of a row of a block whose places are of several samples, or fewer than there are columns. */
@@ -128,27 +141,64 @@ INLINE void multiply_all(const Activation activation, const Pointwise *layer, co
     }
 }
 
+/* The same for the few places from `place` on, and rows of AT_ONCE_BLOCKS blocks at most. */
+static void multiply_last(const Pointwise *layer, const float *columns, size_t place, size_t count, size_t first, size_t last,
+                          float *out) {
+    float found[AT_ONCE_BLOCKS * ROWS * FEW];
+    multiply_few(layer->activation, layer->weights + first * (layer->inputs + 1), layer->inputs, (last - first + ROWS - 1) / ROWS,
+                 columns, FEW, count, found);
+    for (size_t row = first; row < last; row++) put_apart(layer, found + (row - first) * FEW, row, place, count, out);
+}
+
 FMA static void multiply_panels_at_once(const Pointwise *layer, const float *panels, size_t place, size_t end, size_t first,
                                         size_t last, float *out) {
-    FOR_ACTIVATIONS(layer->activation, multiply_all, layer, panels, place, end, first, last, out)
+    size_t few = few_behind(end - place), whole = end - few;
+    for (size_t row = first, next; row < last; row = next) { /* some weights, which stay in the cache for the last places */
+        next = least(row + AT_ONCE_BLOCKS * ROWS, last);
+        FOR_ACTIVATIONS(layer->activation, multiply_all, layer, panels, place, whole, row, next, out)
+        if (few) multiply_last(layer, panels + (whole - place) * layer->inputs, whole, few, row, next, out);
+    }
+}
+
+static float *on_a_line(float *memory) {
+    uintptr_t line = LINE * sizeof(float);
+    return (float *)(((uintptr_t)memory + line - 1) / line * line);
+}
+
+/* A thread has all columns, which threads put together, and some of the weights. */
+static void multiply_by_shared_weights(const Pointwise *layer, float *out, float *scratch, int num_threads) {
+    size_t places = layer->batch * layer->plane, panels = panels_of(layer), blocks = (layer->outputs + ROWS - 1) / ROWS;
+    size_t parts = least(blocks, TASKS * (size_t)num_threads);
+    float *columns = on_a_line(scratch);
+#pragma omp parallel num_threads(num_threads)
+    {
+#pragma omp for schedule(static)
+        for (size_t panel = 0; panel < panels; panel++)
+            put_together(layer, panel * PANEL, least((panel + 1) * PANEL, places), columns + panel * PANEL * layer->inputs);
+#pragma omp for schedule(dynamic)
+        for (size_t part = 0; part < parts; part++) {
+            size_t first = part * blocks / parts * ROWS, last = least((part + 1) * blocks / parts * ROWS, layer->outputs);
+            multiply_panels_at_once(layer, columns, 0, places, first, last, out);
+        }
+    }
+}
+
+/* A thread has some of the columns, and all weights. */
+static void multiply_shared_columns(const Pointwise *layer, float *out, float *scratch, int num_threads) {
+    size_t places = layer->batch * layer->plane, panels = panels_of(layer), most = panels_at_once(layer), threads = (size_t)num_threads;
+    size_t groups = least(panels, ((panels + most - 1) / most + threads - 1) / threads * threads); /* as many for each thread */
+#pragma omp parallel num_threads(num_threads)
+    {
+        float *columns = on_a_line(scratch + (size_t)omp_get_thread_num() * pointwise_scratch(layer));
+#pragma omp for schedule(dynamic)
+        for (size_t group = 0; group < groups; group++) {
+            size_t place = group * panels / groups * PANEL, end = least((group + 1) * panels / groups * PANEL, places);
+            put_together(layer, place, end, columns);
+            multiply_panels_at_once(layer, columns, place, end, 0, layer->outputs, out);
+        }
+    }
 }
 
 void pointwise_forward(const Pointwise *layer, float *out, float *scratch, int num_threads) {
-    size_t places = layer->batch * layer->plane, panels = panels_of(layer), most = panels_at_once(layer), threads = (size_t)num_threads;
-    /* As many groups of panels for each thread; where there are not even so many panels, parts of the outputs. */
-    size_t groups = least(panels, ((panels + most - 1) / most + threads - 1) / threads * threads);
-    size_t blocks = (layer->outputs + ROWS - 1) / ROWS, parts = panels < threads ? least(blocks, threads) : 1;
-#pragma omp parallel num_threads(num_threads)
-    {
-        uintptr_t own = (uintptr_t)(scratch + (size_t)omp_get_thread_num() * pointwise_scratch(layer));
-        float *memory = (float *)((own + LINE * sizeof(float) - 1) / (LINE * sizeof(float)) * (LINE * sizeof(float)));
-#pragma omp for schedule(dynamic)
-        for (size_t task = 0; task < groups * parts; task++) {
-            size_t group = task / parts, part = task % parts;
-            size_t place = group * panels / groups * PANEL, end = least((group + 1) * panels / groups * PANEL, places);
-            size_t first = part * blocks / parts * ROWS, last = least((part + 1) * blocks / parts * ROWS, layer->outputs);
-            put_together(layer, place, end, memory);
-            multiply_panels_at_once(layer, memory, place, end, first, last, out);
-        }
-    }
+    (has_shared_weights(layer) ? multiply_by_shared_weights : multiply_shared_columns)(layer, out, scratch, num_threads);
 }

@@ -5,6 +5,7 @@
 #define MXTRAIN_POINTWISE_H
 
 #include "norm.h"
+#include "plane.h"
 #include "product.h"
 
 /* The weights of a convolution, (outputs, inputs), and the norm by running statistics that follows it. */
@@ -23,8 +24,11 @@ typedef struct {
     Activation activation;
 } Pointwise;
 
-/* The numbers of weights, each row of a panel of ROWS outputs an input's; the first has what is added. */
-static inline size_t folded_size(size_t outputs, size_t inputs) { return (outputs + ROWS - 1) / ROWS * ROWS * (inputs + 1); }
+/* The numbers of weights, each row of a panel of ROWS outputs an input's; the first has what is added. Behind the last
+   there are zeros, so that eight numbers can be loaded of any row. */
+static inline size_t folded_size(size_t outputs, size_t inputs) {
+    return (outputs + ROWS - 1) / ROWS * ROWS * (inputs + 1) + LANES - ROWS;
+}
 
 /* Write weights times the norm's scales, and its shifts. */
 void fold_norm(const FoldedNorm *norm, float *folded);
