@@ -274,9 +274,9 @@ def _open_net(
     if options.ensemble:
         ensemble.check_ensemble(members, task)
     with contextlib.ExitStack() as opened:
+        ways = (options.devices, task.objects, options.hold)
         nets = [
-            opened.enter_context(trained_run.net_of(each, run, options.devices, task.objects, options.hold))
-            for each in members
+            opened.enter_context(trained_run.net_of(each, run, *ways, joins_layers=True)) for each in members
         ]
         net: Net = nets[0][0]
         averaged = () if task.own_views else ensemble.kinds_of(options.tta)

@@ -1,4 +1,4 @@
-"""Answers of trained nets, as predict and as evaluate compute them, against PyTorch's and ONNX Runtime's, in float32.
+"""Answers of trained nets, as evaluate and predict compute them, against PyTorch's and ONNX Runtime's, in float32.
 
     python -m benchmarks.step --setup      PyTorch in an environment of its own; once
     python -m benchmarks.answering         nine nets, one sample and 32 at a time: about 30 minutes
@@ -7,9 +7,9 @@
 A sample is a picture, or a sequence of tokens. PyTorch computes the same net from the same weights in each form that it
 has: arrays as they are or with channels last, compiled, and compiled with weights as constants. ONNX Runtime computes
 what mxtrain exports. Each side is a process on all cores; in a round each has its turn while the others wait; shown are
-medians. All have to answer alike. Weights that evaluate judges may change from one evaluation to the next: PyTorch's
-form of constants is beside its best other one. Exit code 1 unless predict and evaluate are at least as fast as these
-forms of PyTorch and as ONNX Runtime everywhere.
+medians. All have to answer alike. Exit code 1 unless mxtrain is at least as fast as PyTorch's best form and as ONNX
+Runtime everywhere. A second table has what evaluations compute while a net is trained: weights change from one to the
+next there, so PyTorch's form of constants is beside its best other one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.step.sides import Side, compiled_before, forms
 from mxtrain.core.system import kernels, machine
 
 ANSWERING = [name for name, net in NETS.items() if not net.ids]
-OURS = PREDICT, EVALUATE, ONNX = "mxtrain", "evaluate", "onnxruntime"
+OURS = ANSWERS, IN_TRAINING, ONNX = "mxtrain", "in training", "onnxruntime"
 FROZEN = "compiled, frozen, channels_last"
 LARGEST_DIFFERENCE = 1e-3  # of the mean size of answers
 
@@ -37,35 +37,36 @@ LARGEST_DIFFERENCE = 1e-3  # of the mean size of answers
 def main() -> int:
     options = _parse()
     torch = environments.pytorch(options.envs, "torch", "answering")
-    tables: dict[str, list[list[str]]] = {PREDICT: [], EVALUATE: []}
+    tables: dict[str, list[list[str]]] = {ANSWERS: [], IN_TRAINING: []}
     is_met = True
     for net in options.nets:
         for size in options.batches:
             found = measure(net, size, torch, options.rounds)
-            for ours, row_of in ((PREDICT, predict_row), (EVALUATE, evaluate_row)):
+            for ours, row_of in ((ANSWERS, answers_row), (IN_TRAINING, training_row)):
                 rates, ratios = row_of({side: size / seconds for side, seconds in found.items()})
-                is_met = is_met and min(ratios) >= 1
+                is_met = is_met and (ours != ANSWERS or min(ratios) >= 1)
                 row = [f"{net}, {size}", *rates, *(f"{each:.2f}" for each in ratios)]
                 tables[ours].append(row)
                 print(ours, *row, file=sys.stderr, flush=True)
     print(f"{machine.cpu()['name']}, {machine.usable_cores()} cores; oneDNN's kernels: {kernels.onednn()}\n")
     torch_and_onnx = ("torch, its best form", ONNX, "times torch", f"times {ONNX}")
-    print(markdown(("net, samples at a time", "predict", *torch_and_onnx), tables[PREDICT]), end="\n\n")
-    print(markdown(("net, samples at a time", EVALUATE, "torch, frozen", *torch_and_onnx), tables[EVALUATE]))
+    heads: dict[str, tuple[str, ...]] = {ANSWERS: (ANSWERS,), IN_TRAINING: (IN_TRAINING, "torch, frozen")}
+    for ours, rows in tables.items():
+        print(markdown(("net, samples at a time", *heads[ours], *torch_and_onnx), rows), end="\n\n")
     return 0 if is_met else 1
 
 
 Row = Tuple[List[str], List[float]]  # samples a second, and how many times as fast we are
 
 
-def predict_row(rates: Mapping[str, float]) -> Row:
-    """Return predict's rate, PyTorch's in its best form and ONNX Runtime's, and ours over these two."""
-    return _row(rates, PREDICT, rates.keys() - {*OURS})
+def answers_row(rates: Mapping[str, float]) -> Row:
+    """Return the rate of answers, PyTorch's in its best form and ONNX Runtime's, and ours over these two."""
+    return _row(rates, ANSWERS, rates.keys() - {*OURS})
 
 
-def evaluate_row(rates: Mapping[str, float]) -> Row:
-    """Return evaluate's rate, PyTorch's with frozen weights, and in its best other form, and as `predict_row`."""
-    (ours, *others), ratios = _row(rates, EVALUATE, rates.keys() - {*OURS, FROZEN})
+def training_row(rates: Mapping[str, float]) -> Row:
+    """Return the rate in training, PyTorch's with frozen weights, and in its best other form, and as `answers_row`."""
+    (ours, *others), ratios = _row(rates, IN_TRAINING, rates.keys() - {*OURS, FROZEN})
     return [ours, f"{rates[FROZEN]:.1f}", *others], ratios
 
 
@@ -92,7 +93,7 @@ def measure(net: str, size: int, torch: Path, rounds: int) -> dict[str, float]:
                 side.measure()
     answers = {kind: side.losses[-1] for kind, side in sides.items()}
     for kind, answer in answers.items():
-        assert abs(answer / answers[PREDICT] - 1) < LARGEST_DIFFERENCE, (
+        assert abs(answer / answers[ANSWERS] - 1) < LARGEST_DIFFERENCE, (
             f"{net}: {kind} answers otherwise: {answers}"
         )
     return {kind: statistics.median(side.seconds) for kind, side in sides.items()}

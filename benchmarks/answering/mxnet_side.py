@@ -1,7 +1,7 @@
 """mxtrain's process, and ONNX Runtime's with mxtrain's export: `mxnet_side.py NET BATCH KIND WEIGHTS.npz`.
 
-Answers are those of a batch in memory. The kinds are "mxtrain", which answers as `predict` does and writes the weights
-for the others, "evaluate", and "onnxruntime".
+Answers are those of a batch in memory. The kinds are "mxtrain", which answers as `evaluate` and `predict` do and writes
+the weights for the others, "in training", as evaluations do there, and "onnxruntime".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
         turns.take_turns(KINDS[kind](context.net, batch(net)[0], Path(path)), 0)
 
 
-def answers_of_predict(net: Any, data: Any, path: Path) -> Callable[[], float]:
+def own_answers(net: Any, data: Any, path: Path) -> Callable[[], float]:
     """Return a function that answers a batch, and says the mean size of its answers; writes the weights."""
     from mxtrain.models.parameters import weights
     from mxtrain.models.rewrites import graph_rewrites, joined_layers
@@ -38,8 +38,8 @@ def answers_of_predict(net: Any, data: Any, path: Path) -> Callable[[], float]:
     return lambda: float(np.abs(net(arrays).asnumpy()).mean())
 
 
-def answers_of_evaluate(net: Any, data: Any, path: Path) -> Callable[[], float]:
-    """Return such a function that computes as evaluations do, by the weights at `path`."""
+def answers_in_training(net: Any, data: Any, path: Path) -> Callable[[], float]:
+    """Return such a function that computes as evaluations of a net in training do, by the weights at `path`."""
     from mxtrain.runtime import mx
 
     _load(net, path)
@@ -74,7 +74,7 @@ def _load(net: Any, path: Path) -> None:
         named[name].set_data(mx.nd.array(array))
 
 
-KINDS = {"mxtrain": answers_of_predict, "evaluate": answers_of_evaluate, "onnxruntime": answers_of_onnx}
+KINDS = {"mxtrain": own_answers, "in training": answers_in_training, "onnxruntime": answers_of_onnx}
 
 if __name__ == "__main__":
     main()

@@ -59,7 +59,6 @@ class OpenedRun(NamedTuple):
     checkpoint: Checkpoint
     run: Run
     task: Task
-    with_losses: bool  # to the bit those of an evaluation
 
 
 class Predictor(NamedTuple):
@@ -121,7 +120,7 @@ def open_run(
     run, objects = trained_run.run_of(found, instead), trained_run.objects_of(trained, instead)
     if not with_losses:
         run = dataclasses.replace(run, data=dataclasses.replace(run.data, normalize="host"))
-    return OpenedRun(found, run, trained_run.task_of(found, run, objects), with_losses)
+    return OpenedRun(found, run, trained_run.task_of(found, run, objects))
 
 
 def check_predicts(task: Task, with_losses: bool) -> None:
@@ -135,11 +134,8 @@ def check_predicts(task: Task, with_losses: bool) -> None:
 @contextlib.contextmanager
 def open_predictor(run: OpenedRun, devices: str, hold: str = choices.HOLD_ALL) -> Iterator[Predictor]:
     """Yield a predictor on the first of the devices, which holds its net as `net_of` says; loads mxnet."""
-    joins = not run.with_losses
-    with trained_run.net_of(
-        run.checkpoint, run.run, devices, run.task.objects, hold, joins_layers=joins
-    ) as opened:
-        net, (context, *_) = opened
+    opened = trained_run.net_of(run.checkpoint, run.run, devices, run.task.objects, hold, joins_layers=True)
+    with opened as (net, (context, *_)):
         yield Predictor(run.task, net, context)
 
 

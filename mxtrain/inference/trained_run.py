@@ -199,8 +199,8 @@ def net_of(
 ) -> Iterator[tuple[Block, list[Device]]]:
     """Yield the net of a checkpoint on `devices`, and its contexts; loads mxnet.
 
-    By `hold` it is here as a whole, or one segment at a time. One that `joins_layers` is faster, and differs in last
-    bits from what training evaluates.
+    By `hold` it is here as a whole, or one segment at a time. A whole one that `joins_layers` is faster, and differs in
+    last bits from what training evaluates.
 
     A net that a Python program gave has the checkpoint's weights in the block, and again its own, if any, afterwards.
     """

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.answering.__main__ import EVALUATE, FROZEN, ONNX, PREDICT, evaluate_row, predict_row
+from benchmarks.answering.__main__ import ANSWERS, FROZEN, IN_TRAINING, ONNX, answers_row, training_row
 from benchmarks.step.sides import CHANNELS_LAST, COMPILED, PLAIN, Side
 
 
 @pytest.mark.parametrize("net", ["small", "small_gpt", "small_lstm", "small_text"])
 def test_all_sides_answer_alike(net: str, tmp_path: Path) -> None:
     answers = []
-    for kind in (PREDICT, EVALUATE, ONNX):
+    for kind in (ANSWERS, IN_TRAINING, ONNX):
         line = [sys.executable, "-m", "benchmarks.answering.mxnet_side", net, 3, kind, tmp_path / "w.npz"]
         with Side(line, {}) as side:
             side.measure()
@@ -23,8 +23,8 @@ def test_all_sides_answer_alike(net: str, tmp_path: Path) -> None:
     assert answers[0] > 0
 
 
-def test_evaluations_are_held_against_weights_that_may_change() -> None:
-    rates = {PREDICT: 30.0, EVALUATE: 20.0, ONNX: 25.0, FROZEN: 24.0, PLAIN: 10.0}
+def test_evaluations_in_training_are_held_against_weights_that_may_change() -> None:
+    rates = {ANSWERS: 30.0, IN_TRAINING: 20.0, ONNX: 25.0, FROZEN: 24.0, PLAIN: 10.0}
     rates.update({CHANNELS_LAST: 16.0, COMPILED: 10.0})
-    assert predict_row(rates) == (["30.0", f"24.0 {FROZEN}", "25.0"], [1.25, 1.2])
-    assert evaluate_row(rates) == (["20.0", "24.0", f"16.0 {CHANNELS_LAST}", "25.0"], [1.25, 0.8])
+    assert answers_row(rates) == (["30.0", f"24.0 {FROZEN}", "25.0"], [1.25, 1.2])
+    assert training_row(rates) == (["20.0", "24.0", f"16.0 {CHANNELS_LAST}", "25.0"], [1.25, 0.8])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -14,12 +15,18 @@ from mxtrain.data.augment.transforms import eval_transform
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.evaluate import evaluate
 from mxtrain.fit import fit
-from mxtrain.inference import trained_run
+from mxtrain.inference import predictor, trained_run
 from mxtrain.inference.ensemble import MeanAnswer
 from mxtrain.models.parameters import weights
+from mxtrain.predict import predict
 from mxtrain.runtime import mx
+from mxtrain.tasks import registry as tasks
+from mxtrain.train import evaluation
 from mxtrain.train.library import process_isolation
+from mxtrain.train.open_data import open_source
 from tests.support.amp import ALL_NARROW, needs_bf16
+from tests.support.commands import Command
+from tests.support.comparing import assert_close
 from tests.support.nets.training_steps import QUICK_NET
 from tests.support.runs import records, scores_of
 from tests.tasks.data import stripes
@@ -164,9 +171,45 @@ def test_a_mean_of_tiny_probabilities_has_a_logarithm(kind: str) -> None:
         ),
     ],
 )
-def test_scores_are_those_of_training_to_the_bit(flags: dict[str, Any], data: Path, tmp_path: Path) -> None:
+def test_scores_are_those_of_training(flags: dict[str, Any], data: Path, tmp_path: Path) -> None:
+    """But for the last bits of a net whose norms are folded into its convolutions."""
     train(data, tmp_path, **{"epochs": 2, **flags})
     judged = [each for each in records(tmp_path) if each["kind"] == "eval"]
     for path, told in zip(checkpoints(tmp_path), judged):
-        for devices in ("cpu", "cpu:0,1"):
-            assert evaluate(path, devices=devices) == scores_of(told)
+        scores = [evaluate(path, devices=devices) for devices in ("cpu", "cpu:0,1")]
+        assert scores[0] == scores[1]
+        assert_close(scores[0], scores_of(told), 1e-5)
+        if "amp" in flags:
+            assert scores[0] == scores_of(told)
+        else:
+            assert evaluate(path, hold="layers") == scores_of(told)
+
+
+def test_an_evaluation_after_further_training_is_that_of_a_fresh_process(
+    data: Path, tmp_path: Path, command: Command
+) -> None:
+    before = evaluate(train(data, tmp_path, epochs=1), checkpoint="latest")
+    after = evaluate(train(data, tmp_path, epochs=2), checkpoint="latest")
+    told = command("mxtrain.evaluate", tmp_path, "--checkpoint", "latest", "--json")
+    assert told.returncode == 0, told.stderr
+    assert after == scores_of(json.loads(told.stdout)) and after["val_loss"] != before["val_loss"]
+
+
+def test_evaluate_computes_what_predict_answers_by(trained: Path) -> None:
+    """The loss by `predict`'s net is that of `evaluate` to the bit, and training's net has other last bits."""
+    opened = predictor.open_run(trained, "latest", "cpu", {}, with_losses=True)
+    task, told = opened.task, evaluate(trained, checkpoint="latest", report=True)
+
+    def judged(net: Any, devices: Any) -> Any:
+        val_set = open_source("--val", str(opened.run.data.val), opened.run, task)
+        forward = tasks.function_of(task, task.plain_forward)
+        found = evaluation.evaluate(task, forward, net, val_set, devices)
+        return found and found.scores
+
+    with predictor.open_predictor(opened, "cpu") as answering:
+        assert judged(answering.net, [answering.context]) == scores_of(told)
+    with trained_run.net_of(opened.checkpoint, opened.run, "cpu") as (net, devices):
+        assert judged(net, devices)["val_loss"] != told["val_loss"]
+    wrong = [each["loss"] for each in told["worst"] if each["label"] != each["predicted"]]
+    mistakes = predict(trained, checkpoint="latest", mistakes=len(wrong))
+    assert wrong and [each["loss"] for each in mistakes] == wrong

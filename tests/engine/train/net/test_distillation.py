@@ -13,6 +13,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, initial_weights
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.core.errors import UsageError
+from mxtrain.inference import trained_run
 from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
@@ -163,6 +164,19 @@ def test_paths_without_weights_are_refused(tmp_path: Path) -> None:
         initial_weights.weights_file("--pretrained", str(tmp_path / "missing.params"))
     with pytest.raises(UsageError, match="neither a run folder nor a checkpoint"):
         initial_weights.checkpoint_at("--teacher", str(tmp_path))
+
+
+def test_a_teacher_answers_as_predict_does(teacher: Path) -> None:
+    """With norms folded into convolutions: it has other last bits than while it was trained."""
+    pictures = mx.nd.array(batches(16, 16, seed=0)[0].arrays["data"])
+    taught = student_of(teacher).forward.teacher(pictures).asnumpy()
+    found = trained_run.find_checkpoint(teacher, "latest", "cpu")
+    for joins_layers in (True, False):
+        opened = trained_run.net_of(found, trained_run.run_of(found, {}), "cpu", joins_layers=joins_layers)
+        with opened as (net, _):
+            answers = net(pictures).asnumpy()
+        np.testing.assert_allclose(answers, taught, rtol=1e-4, atol=1e-5)
+        assert (answers == taught).all() == joins_layers
 
 
 def test_a_net_that_the_default_init_does_not_fit(tmp_path: Path) -> None:
