@@ -12,7 +12,14 @@ import functools
 import json
 from typing import Any, Iterable, Iterator, Mapping
 
-from mxtrain.models.rewrites import clips, graph_rewrites, hard_sigmoids, inference_graphs, layer_norms
+from mxtrain.models.rewrites import (
+    clips,
+    graph_rewrites,
+    hard_sigmoids,
+    inference_graphs,
+    layer_norms,
+    norm_relus,
+)
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
 from mxtrain.models.rewrites.own import attentions, channel_runs, lstms, plain_layers, reductions
 from mxtrain.runtime import mx
@@ -52,7 +59,10 @@ def for_answers(output: Symbol, input_shapes: Shapes) -> Symbol | None:
         return None
     own = functools.reduce(lambda each, rewrite: rewrite(each, shapes), OWN_LAYERS, graph)
     whole = with_activations(own)
+    nodes = whole["nodes"]
+    norms = [node["name"] for place, node in enumerate(nodes) if norm_relus.is_norm(whole, shapes, place)]
     made = json.loads(joined(whole, never_joined(whole), FOR_FLOAT32).tojson())
+    made = norm_relus.with_judged_relus(made, norms)  # that are before convolutions
     return mx.sym.load_json(json.dumps(clips.with_fast_clips(made, {})))
 
 

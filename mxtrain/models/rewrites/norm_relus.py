@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 from mxtrain.core.system import kernels
 from mxtrain.models.rewrites import array_blocks
@@ -62,6 +62,22 @@ def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
         elif _is_limited_relu(nodes[user]):
             minimum = _minimum if norm in narrow else _minimum_of_plain
             replacements.update({norm: functools.partial(_joined, name=f"{name}_relu"), user: minimum})
+    return with_replaced(graph, replacements)
+
+
+def with_judged_relus(graph: Graph, norms: Collection[str]) -> Graph:
+    """Return the graph, which nothing goes back through, with one operator for each norm that only a ReLU follows.
+
+    `norms` are the names of those that `is_norm` says are fit.
+    """
+    users, outputs = users_of(graph), {place for place, *_ in graph["heads"]}
+    replacements: dict[int, Replacement | None] = {}
+    for norm, (user, *others) in users.items() if _has_onednn() else ():
+        node, following = graph["nodes"][norm], graph["nodes"][user]
+        is_fit = node["op"] == "BatchNorm" and node["name"] in norms and norm not in outputs
+        if is_fit and not others and is_relu(following):
+            joined = functools.partial(_joined, name=following["name"])
+            replacements.update({norm: joined, user: input_itself})
     return with_replaced(graph, replacements)
 
 
