@@ -19,6 +19,7 @@ from mxtrain.models.rewrites import (
     inference_graphs,
     layer_norms,
     norm_relus,
+    pooled_first,
 )
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
 from mxtrain.models.rewrites.own import attentions, channel_runs, lstms, plain_layers, reductions
@@ -37,6 +38,7 @@ OWN_LAYERS = (
     reductions.with_fast_reductions,
     lstms.with_own_lstms,
     inference_graphs.without_copies,
+    pooled_first.with_pooling_first,
     hard_sigmoids.with_hard_sigmoids,
     plain_layers.with_plain_layers,
     channel_runs.with_judged_runs,

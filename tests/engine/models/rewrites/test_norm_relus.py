@@ -16,7 +16,7 @@ from mxtrain.models.rewrites import graph_rewrites, joined_layers, norm_relus
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from tests.support.amp import needs_bf16
-from tests.support.nets.symbols import operators
+from tests.support.nets.symbols import answered, operators
 from tests.support.nets.training_steps import (
     CLASSES,
     FLAGS,
@@ -231,24 +231,13 @@ answer = (resident() - before) / (4 * x.size) / BLOCKS
     assert 2 < arrays_of_a_block < 4.5
 
 
-def answered(symbol: Any, like: Any) -> list[np.ndarray[Any, Any]]:
-    """Return the outputs by running statistics, of values that both symbols have, drawn for `like`."""
-    draw = np.random.RandomState(1)
-    shapes, _, states = like.infer_shape(x=SHAPE)
-    drawn = {name: mx.nd.array(draw.normal(size=each)) for name, each in zip(like.list_arguments(), shapes)}
-    running = zip(like.list_auxiliary_states(), states)
-    drawn.update({name: mx.nd.array(draw.uniform(0.5, 2, each)) for name, each in running})
-    found = mx.nd.CachedOp(symbol)(*(drawn[name] for name in symbol.list_inputs()))
-    return [each.asnumpy() for each in (found if isinstance(found, list) else [found])]
-
-
 def test_answers_take_a_norm_that_no_convolution_holds_with_its_relu() -> None:
     before = relu(norm(fix_gamma=False))
     for plain, is_exact in ((before, True), (mx.sym.Convolution(before, num_filter=8, kernel=(1, 1)), False)):
         found = joined_layers.for_answers(plain, {"x": SHAPE})
         assert JOINED in operators(found) and not {"BatchNorm", "Activation"} & set(operators(found))
         tolerance = 0.0 if is_exact else 1e-5
-        for ours, theirs in zip(answered(found, plain), answered(plain, plain)):
+        for ours, theirs in zip(answered(found, plain, SHAPE), answered(plain, plain, SHAPE)):
             np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
