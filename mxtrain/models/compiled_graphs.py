@@ -22,14 +22,14 @@ def purpose_of_now() -> str:
     return RECORDED if mx.autograd.is_recording() else JUDGING
 
 
-def _flags_for_inference(block: Block) -> dict[str, Any]:
-    """Return the flags that a block is compiled with, without static shapes where it has an LSTM.
+def _flags_for_inference(block: Block, symbol: Symbol) -> dict[str, Any]:
+    """Return the flags that a block is compiled with, without static shapes where its Symbol has MXNet's LSTM.
 
     One that writes into a static graph's memory has other last bits by where that lies, which is somewhere else in each
     process. Training has not, and is half as fast again with static shapes.
     """
     flags = dict(block._flags)
-    has_rnn = '"op": "RNN"' in block._cached_graph[1].tojson()
+    has_rnn = '"op": "RNN"' in symbol.tojson()
     return {**flags, "static_shape": False} if flags.get("static_shape") and has_rnn else flags
 
 
@@ -53,7 +53,9 @@ class OperatorForAnswers:
             for attribute, places in positions.items()
         }
         self._otherwise = block._cached_op
-        self._answering = mx.nd.CachedOp(symbol, [*positions.items(), *_flags_for_inference(block).items()])
+        self._answering = mx.nd.CachedOp(
+            symbol, [*positions.items(), *_flags_for_inference(block, symbol).items()]
+        )
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         if purpose_of_now() != JUDGING:
@@ -88,7 +90,7 @@ class OperatorByPurpose:
         _, self._output = block._cached_graph
         self.symbol = self._output  # what it trains by
         self._positions = _positions(block)
-        self._flags, self._flags_for_inference = dict(block._flags), _flags_for_inference(block)
+        self._flags, self._flags_for_inference = dict(block._flags), _flags_for_inference(block, self._output)
         self._rewrite, self._shapes, self._as_it_is = rewrite, shapes, block._cached_op
         self._names = self._output.list_inputs()
         self._hooks: list[Any] = []

@@ -22,7 +22,13 @@ from mxtrain.models.rewrites import (
     pooled_first,
 )
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
-from mxtrain.models.rewrites.own import attentions, channel_runs, lstms, plain_layers, reductions
+from mxtrain.models.rewrites.own import (
+    attentions,
+    channel_runs,
+    lstms,
+    plain_layers,
+    reductions,
+)
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Symbol
 

@@ -91,10 +91,40 @@ FMA void multiply(Matrix left, const float *panels, size_t panel_rows, size_t fi
     }
 }
 
+/* The product of one row, with four panels at a time: one would wait for each sum. */
+FMA static size_t multiply_row(Matrix left, const float *panels, size_t panel_rows, size_t depth, size_t columns, float *out,
+                               Into into) {
+    size_t first = 0;
+    for (; first + 4 * PANEL <= columns; first += 4 * PANEL, panels += 4 * PANEL * panel_rows) {
+        __m256 sums[4][2];
+#pragma GCC unroll 4
+        for (size_t at = 0; at < 4; at++) sums[at][0] = sums[at][1] = _mm256_setzero_ps();
+        for (size_t row = 0; row < depth; row++) {
+            __m256 factor = _mm256_broadcast_ss(left.numbers + row * left.column);
+#pragma GCC unroll 4
+            for (size_t at = 0; at < 4; at++) {
+                const float *numbers = panels + (at * panel_rows + row) * PANEL;
+                sums[at][0] = _mm256_fmadd_ps(factor, _mm256_loadu_ps(numbers), sums[at][0]);
+                sums[at][1] = _mm256_fmadd_ps(factor, _mm256_loadu_ps(numbers + 8), sums[at][1]);
+            }
+        }
+#pragma GCC unroll 4
+        for (size_t at = 0; at < 4; at++)
+#pragma GCC unroll 2
+            for (size_t half = 0; half < 2; half++) {
+                float *to = out + first + at * PANEL + half * 8;
+                __m256 sum = sums[at][half];
+                _mm256_storeu_ps(to, into == ADD ? _mm256_add_ps(_mm256_loadu_ps(to), sum) : sum);
+            }
+    }
+    return first;
+}
+
 FMA void multiply_panels(const float *left, const float *panels, size_t panel_rows, size_t first_row, size_t rows,
                          size_t depth, size_t columns, float *out, size_t stride, Into into) {
     Matrix of_panel = {left, 1, ROWS};
-    for (size_t first = 0; first < columns; first += PANEL) {
+    size_t first = rows == 1 ? multiply_row(of_panel, panels + first_row * PANEL, panel_rows, depth, columns, out, into) : 0;
+    for (; first < columns; first += PANEL) {
         const float *panel = panels + first * panel_rows + first_row * PANEL;
         size_t count = columns - first < PANEL ? columns - first : PANEL;
         multiply_panel(of_panel, ROWS * depth, panel, rows, depth, count, out + first, stride, into);
