@@ -1,7 +1,7 @@
 """MXNet's updater, which moves dense weights on CPUs by kernels of our own: for SGD, Adam and AdamW, to the same bits.
 
 Owns which arrays these are for, and what kernels are told. They read and write each number once, in as many threads as
-MXNet computes with, and are operations of its engine as its own are (docs/adr/0067). Operators of MXNet's read their
+MXNet computes with, and are operations of its engine as its own are (docs/adr/0068). Operators of MXNet's read their
 numbers from decimals, in two ways, of which one takes some for a neighbour: so kernels are told what operators read.
 """
 

@@ -115,11 +115,18 @@ INLINE __m256 sigmoid(__m256 x) {
     return _mm256_blendv_ps(share, _mm256_mul_ps(power, share), x); /* that of the number's sign */
 }
 
+/* By a power, which leaves little of a small number's last bits: of those by a polynomial. */
 INLINE __m256 tangent(__m256 x) {
     __m256 minus = _mm256_set1_ps(-0.0f), one = _mm256_set1_ps(1);
     __m256 size = _mm256_or_ps(x, minus), power = exponential_or_nan(_mm256_add_ps(size, size));
     __m256 found = _mm256_div_ps(_mm256_sub_ps(one, power), _mm256_add_ps(one, power));
-    return _mm256_or_ps(found, _mm256_and_ps(x, minus));
+    __m256 square = _mm256_mul_ps(x, x), small = _mm256_set1_ps(62 / 2835.0f);
+    small = _mm256_fmadd_ps(small, square, _mm256_set1_ps(-17 / 315.0f));
+    small = _mm256_fmadd_ps(small, square, _mm256_set1_ps(2 / 15.0f));
+    small = _mm256_fmadd_ps(small, square, _mm256_set1_ps(-1 / 3.0f));
+    small = _mm256_fmadd_ps(_mm256_mul_ps(small, square), x, x);
+    __m256 is_small = _mm256_cmp_ps(square, _mm256_set1_ps(1 / 16.0f), _CMP_LT_OQ);
+    return _mm256_blendv_ps(_mm256_or_ps(found, _mm256_and_ps(x, minus)), small, is_small);
 }
 
 /* Move the states of eight units by their gates; returns what comes out. */
