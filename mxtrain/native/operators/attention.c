@@ -12,6 +12,7 @@
 #include "vectors.h"
 
 #define BLOCK 48      /* rows of scores at a time */
+#define MANY_HEADS 8  /* for a thread, of which one more or less does not matter */
 #define HIDDEN -1e9f  /* what is added to a score whose share is 0, or less */
 
 /* The arrays of a head, and where its results go. */
@@ -164,7 +165,8 @@ static void drop_part(const Attention *a, size_t place, const Part *part, float 
              numbers + row * stride);
 }
 
-static void attend_head(const Attention *a, size_t place, float *out, float *memory) {
+/* The rows of a head from one block of them to another. */
+static void attend_head(const Attention *a, size_t place, size_t first, size_t end, float *out, float *memory) {
     Head head = head_of(a, place);
     Scratch scratch;
     cut(a, memory, &scratch);
@@ -172,7 +174,7 @@ static void attend_head(const Attention *a, size_t place, float *out, float *mem
     put_into_panels(transposed(head.key), a->width, a->length, scratch.keys);
     put_into_panels(head.value, a->length, a->width, scratch.rows_of_all);
     out += (head.sample * a->heads + head.head) * a->width;
-    for (size_t row = 0; row < a->length; row += BLOCK) {
+    for (size_t row = first * BLOCK; row < a->length && row < end * BLOCK; row += BLOCK) {
         Part part = part_from(a, &head, row);
         shares_of(a, &head, &scratch, &part, stride);
         drop_part(a, place, &part, scratch.shares, stride);
@@ -239,10 +241,16 @@ static void attend_head_backward(const Attention *a, size_t place, const float *
 }
 
 void attend(const Attention *attention, float *out, float *scratch, int num_threads) {
-    size_t size = attention_scratch(attention);
+    size_t size = attention_scratch(attention), heads = attention->batch * attention->heads;
+    size_t threads = (size_t)num_threads, blocks = (attention->length + BLOCK - 1) / BLOCK;
+    /* Few heads that threads could not share evenly are cut, though each piece needs the head's panels. */
+    size_t pieces = heads % threads && heads < MANY_HEADS * threads ? threads : 1;
 #pragma omp parallel for num_threads(num_threads) schedule(dynamic)
-    for (size_t place = 0; place < attention->batch * attention->heads; place++)
-        attend_head(attention, place, out, scratch + (size_t)omp_get_thread_num() * size);
+    for (size_t place = 0; place < heads * pieces; place++) {
+        size_t piece = place % pieces;
+        attend_head(attention, place / pieces, blocks * piece / pieces, blocks * (piece + 1) / pieces, out,
+                    scratch + (size_t)omp_get_thread_num() * size);
+    }
 }
 
 void attend_backward(const Attention *attention, const float *of_out, float *of_projected, float *scratch,

@@ -40,7 +40,7 @@ static Attention attention_of(const Call *call, int first) {
 
 static float *scratch_of(const Call *call, const Attention *attention, int *threads) {
     size_t bytes = attention_scratch(attention) * sizeof(float);
-    return scratch_memory(call, bytes, attention->batch * attention->heads, threads);
+    return scratch_memory(call, bytes, (size_t)call->num_threads, threads);
 }
 
 static int forward(const Call *call) {
