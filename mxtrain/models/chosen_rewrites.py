@@ -17,7 +17,7 @@ from mxtrain.models.rewrites import (
     rnn_weights,
 )
 from mxtrain.models.rewrites.graph_rewrites import ByPurpose, Rewrite
-from mxtrain.models.rewrites.own import attentions, channel_runs, denses, reductions
+from mxtrain.models.rewrites.own import attentions, channel_runs, denses, lstms, reductions
 from mxtrain.models.rewrites.repairs import concats, volumes
 
 BEFORE_NARROWING = (
@@ -47,6 +47,7 @@ JUDGING_REWRITES = (
     channel_runs.with_evaluated_runs,
     layer_norms.with_own_layer_norms,
     reductions.with_fast_reductions,
+    lstms.with_own_lstms,
     inference_graphs.without_copies,
 )
 RECORDED_REWRITES = (norm_relus.with_relus_apart,)

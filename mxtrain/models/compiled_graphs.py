@@ -22,15 +22,15 @@ def purpose_of_now() -> str:
     return RECORDED if mx.autograd.is_recording() else JUDGING
 
 
-def _flags_for_inference(block: Block, symbol: Symbol) -> dict[str, Any]:
-    """Return the flags that a block is compiled with, without static shapes where its Symbol has MXNet's LSTM.
+def _flags_for_inference(flags: Mapping[str, Any], symbol: Symbol) -> dict[str, Any]:
+    """Return the flags to compile a Symbol with that does not train: no static shapes where it has MXNet's LSTM.
 
     One that writes into a static graph's memory has other last bits by where that lies, which is somewhere else in each
     process. Training has not, and is half as fast again with static shapes.
     """
-    flags = dict(block._flags)
     has_rnn = '"op": "RNN"' in symbol.tojson()
-    return {**flags, "static_shape": False} if flags.get("static_shape") and has_rnn else flags
+    is_moved = flags.get("static_shape") and has_rnn
+    return {**flags, "static_shape": False} if is_moved else dict(flags)
 
 
 class OperatorForAnswers:
@@ -54,7 +54,7 @@ class OperatorForAnswers:
         }
         self._otherwise = block._cached_op
         self._answering = mx.nd.CachedOp(
-            symbol, [*positions.items(), *_flags_for_inference(block, symbol).items()]
+            symbol, [*positions.items(), *_flags_for_inference(block._flags, symbol).items()]
         )
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
@@ -90,7 +90,7 @@ class OperatorByPurpose:
         _, self._output = block._cached_graph
         self.symbol = self._output  # what it trains by
         self._positions = _positions(block)
-        self._flags, self._flags_for_inference = dict(block._flags), _flags_for_inference(block, self._output)
+        self._flags = dict(block._flags)
         self._rewrite, self._shapes, self._as_it_is = rewrite, shapes, block._cached_op
         self._names = self._output.list_inputs()
         self._hooks: list[Any] = []
@@ -105,7 +105,7 @@ class OperatorByPurpose:
                 self._compile_for_training(shapes)
         elif purpose not in self._compiled:
             symbol = self._rewrite(purpose, self._output, self._shapes)
-            self._compile(purpose, symbol, self._flags_for_inference)
+            self._compile(purpose, symbol, _flags_for_inference(self._flags, symbol))
         return self._compiled[purpose](*args, **keywords)
 
     def _compile_for_training(self, shapes: InputShapes) -> None:

@@ -111,7 +111,7 @@ def test_strangers_on_other_hosts_and_other_users_reach_nothing_and_move_nothing
     assert all("1 attempt" in each for each in job.output().values())
 
 
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_gateway_that_dies_is_named_and_the_job_goes_on_with_another(
     place: int, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:

@@ -31,7 +31,7 @@ def held_undisturbed(
     return result(out)
 
 
-@pytest.mark.parametrize("role", ["server", "worker-1"])
+@pytest.mark.parametrize("role", ["server", pytest.param("worker-1", marks=pytest.mark.slow)])
 def test_a_kill_on_the_other_host_is_named_and_the_job_resumes_to_the_same_bits(
     role: str, tmp_path: Path, data: list[str], held_undisturbed: tuple[object, ...]
 ) -> None:
