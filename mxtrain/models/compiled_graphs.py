@@ -54,7 +54,7 @@ class OperatorForAnswers:
         }
         self._otherwise = block._cached_op
         self._answering = mx.nd.CachedOp(
-            symbol, [*positions.items(), *_flags_for_inference(block._flags, symbol).items()]
+            symbol, [*positions.items(), *_flags_for_inference(dict(block._flags), symbol).items()]
         )
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
