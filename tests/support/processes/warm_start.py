@@ -38,7 +38,8 @@ MODULES = (
 )
 # Variables that no command reads before mxnet is loaded: of tests, and of packages that set them when imported.
 OF_TESTS = ("PYTEST_CURRENT_TEST", "NOTES")
-OF_RUNTIME = ("MXNET_CPU_TEMP_COPY", "NNVM_AUTO_SEARCH_MATCH_RANGE")  # set wherever mxnet is loaded
+# Set wherever mxnet is loaded.
+OF_RUNTIME = ("MXNET_CPU_TEMP_COPY", "MXNET_CPU_PARALLEL_SIZE", "NNVM_AUTO_SEARCH_MATCH_RANGE")
 OF_PACKAGES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "CRC32C_SW_MODE", *OF_RUNTIME)
 ENVIRONMENT: dict[str, str] = {}  # before any test changed it
 
