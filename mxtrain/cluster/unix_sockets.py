@@ -14,6 +14,7 @@ import os
 import secrets
 import socket
 import stat
+import threading
 from pathlib import Path
 from typing import Iterator, Mapping
 
@@ -77,14 +78,18 @@ def unname() -> None:
             del _named[path]
 
 
+_one_at_a_time = threading.RLock()  # the umask is the process's: a thread would put back what another one set
+
+
 @contextlib.contextmanager
 def private() -> Iterator[None]:
     """A block in which ps-lite makes its socket: for this user alone, whatever the umask is outside."""
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
+    with _one_at_a_time:
+        before = os.umask(0o077)
+        try:
+            yield
+        finally:
+            os.umask(before)
 
 
 def listen(number: int, backlog: int) -> socket.socket:
