@@ -25,6 +25,7 @@ CONNECTIONS = Path("/proc/net/unix")
 HOST = "127.0.0.1"
 CONNECTED = "03"  # as Linux lists it
 _held: list[socket.socket] = []
+_one_at_a_time = threading.RLock()  # the umask is the process's: a thread would put back what another one set
 _named: dict[Path, int] = {}  # this process's socket, until its name is deleted, and how many connect to it
 
 
@@ -76,9 +77,6 @@ def unname() -> None:
         if sum(line[5] == CONNECTED for line in lines) >= num_peers:
             path.unlink(missing_ok=True)
             del _named[path]
-
-
-_one_at_a_time = threading.RLock()  # the umask is the process's: a thread would put back what another one set
 
 
 @contextlib.contextmanager

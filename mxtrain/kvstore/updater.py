@@ -12,13 +12,11 @@ import functools
 import math
 from typing import Any, NamedTuple, Sequence
 
-import numpy as np
-
 from mxtrain import native
 from mxtrain.optim import extra_optimizers
 from mxtrain.optim.optimizer_state import state_arrays
 from mxtrain.runtime import engine, mx, own_operators
-from mxtrain.runtime.memory import address
+from mxtrain.runtime.memory import address, is_in_memory
 from mxtrain.runtime.types import NDArray, Optimizer
 
 SGD, SGD_WITH_MOMENTUM, ADAM = range(3)
@@ -101,19 +99,11 @@ class Operands(NamedTuple):
 
 def _are_plain(arrays: Sequence[NDArray]) -> bool:
     """Return whether arrays are float32, dense, of one shape and on a CPU."""
-    return all(
-        type(each) is mx.nd.NDArray
-        and each.dtype == np.float32
-        and each.shape == arrays[0].shape
-        and each.context.device_type == "cpu"
-        for each in arrays
-    )
+    return all(is_in_memory(each) and each.shape == arrays[0].shape for each in arrays)
 
 
 def _push(update: Update, operands: Operands) -> None:
     """Have the engine make an update, of which all but the arrays is described."""
-    for each in (operands.gradient, *operands.written):
-        each.wait_to_read()  # until then oneDNN may move it
     update.gradient, update.count = address(operands.gradient), operands.size
     update.weight, update.first, update.second, *_ = (*map(address, operands.written), None, None)
     function, new = _kernel()

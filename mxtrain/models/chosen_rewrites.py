@@ -17,7 +17,7 @@ from mxtrain.models.rewrites import (
     rnn_weights,
 )
 from mxtrain.models.rewrites.graph_rewrites import ByPurpose, Rewrite
-from mxtrain.models.rewrites.own import attentions, channel_runs, denses, lstms, reductions
+from mxtrain.models.rewrites.own import attentions, channel_runs, denses, reductions
 from mxtrain.models.rewrites.repairs import concats, volumes
 
 BEFORE_NARROWING = (
@@ -41,13 +41,9 @@ TRAINING_REWRITES = (
     broadcasts.with_fast_broadcasts,
 )
 JUDGING_REWRITES = (
-    inference_graphs.without_dropout,
-    attentions.with_own_attention,
+    *inference_graphs.LAYERS_OF_TOKENS,
     denses.with_own_denses,
     channel_runs.with_evaluated_runs,
-    layer_norms.with_own_layer_norms,
-    reductions.with_fast_reductions,
-    lstms.with_own_lstms,
     inference_graphs.without_copies,
 )
 RECORDED_REWRITES = (norm_relus.with_relus_apart,)

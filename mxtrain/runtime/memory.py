@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from mxtrain.runtime.types import NDArray
 
 
+def is_in_memory(array: NDArray) -> bool:
+    """Return whether an array's numbers lie in memory, all of them and in float32."""
+    is_dense = type(array) is mx.nd.NDArray
+    return is_dense and array.dtype == np.float32 and array.context.device_type == "cpu"
+
+
 def memory(array: NDArray) -> Any:
     """Return the numbers of a float32 array on a CPU, where they are, flat; computing them must have been asked for.
 
@@ -24,14 +30,19 @@ def memory(array: NDArray) -> Any:
 
 def memory_later(array: NDArray) -> Any:
     """Return where the numbers will be; of an array that is no view only once they are computed."""
-    size, found = array.size, address(array)
+    size, found = array.size, _address(array)
     if found is None:
         return np.zeros(0, np.float32)
     return np.frombuffer((ctypes.c_float * size).from_address(found), np.float32)
 
 
 def address(array: NDArray) -> int | None:
-    """Return where the numbers will be, as `memory_later` does; None for an array that has none."""
+    """Return where the numbers of an array are, as `memory` does; None for one that has none."""
+    array.wait_to_read()  # until then oneDNN may move it
+    return _address(array)
+
+
+def _address(array: NDArray) -> int | None:
     found = ctypes.c_void_p()
     # Also puts an array that oneDNN has laid out in blocks back in order.
     mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(found)))

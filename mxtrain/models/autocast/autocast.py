@@ -14,7 +14,12 @@ from typing import Any, Collection, Hashable, Iterable, Iterator, Mapping, Named
 from mxtrain.config.autocast_costs import Times
 from mxtrain.models.autocast import min_cut
 from mxtrain.models.autocast.operator_times import PRODUCTS, Cost, cost_of, num_elements
-from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, shape_of
+from mxtrain.models.rewrites.graph_rewrites import (
+    Graph,
+    Shapes,
+    outputs_of,
+    shape_of,
+)
 
 MARGIN = 1.05  # by which bfloat16 has to win: times differ by some percent from those of the table
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
@@ -159,7 +164,7 @@ def with_casts(graph: Graph, chosen: Collection[int]) -> Graph:
     nodes: list[dict[str, Any]] = []
     positions: list[int] = []  # of the old nodes
     made: dict[tuple[int, int, str], int] = {}
-    heads = {source for source, *_ in graph["heads"]}
+    heads = outputs_of(graph)
 
     def entry(source: int, output: int, wanted: str) -> list[int]:
         has = BFLOAT16 if source in chosen and output == 0 else FLOAT32

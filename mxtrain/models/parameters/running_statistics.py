@@ -23,7 +23,7 @@ from mxtrain.core import limbs
 from mxtrain.data.fields import Array
 from mxtrain.models.parameters.weights import layers
 from mxtrain.runtime import mx
-from mxtrain.runtime.memory import memory
+from mxtrain.runtime.memory import is_in_memory, memory
 from mxtrain.runtime.types import Block, Device, NDArray, Parameter
 
 NAME_ENDINGS = ("running_mean", "running_var", "moving_mean", "moving_var")
@@ -218,18 +218,14 @@ class StepStatistics:
             start = stop
 
 
-def _is_in_memory(array: NDArray) -> bool:
-    return array.dtype == np.float32 and array.context.device_type == "cpu"
-
-
 def _numbers(array: NDArray) -> Array:
     """Return the numbers of an array where they are, or else a copy."""
-    return memory(array).reshape(array.shape) if _is_in_memory(array) else array.asnumpy()
+    return memory(array).reshape(array.shape) if is_in_memory(array) else array.asnumpy()
 
 
 def _put(numbers: Array, array: NDArray) -> None:
     """Write an array's numbers, whose computation has ended, as has what reads them."""
-    if _is_in_memory(array):
+    if is_in_memory(array):
         memory(array)[:] = numbers.ravel()
     else:
         array[:] = numbers

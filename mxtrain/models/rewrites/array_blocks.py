@@ -10,7 +10,13 @@ import math
 from typing import Mapping, Sequence
 
 from mxtrain.core.system import kernels
-from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, numbers, shape_of
+from mxtrain.models.rewrites.graph_rewrites import (
+    Graph,
+    Shapes,
+    numbers,
+    outputs_of,
+    shape_of,
+)
 
 BLOCKS = (16, 8, 4)  # of a convolution; the first of them that its channels fill is taken
 WHOLE = BLOCKS[0]  # of which all inputs and outputs of a convolution are made
@@ -77,7 +83,7 @@ def gradients_in_blocks(graph: Graph, shapes: Shapes, users: Mapping[int, Sequen
     `users` are those of each node's outputs.
     """
     known: set[int] = set()
-    outputs = {position for position, *_ in graph["heads"]}
+    outputs = outputs_of(graph)
 
     def gives_blocks(user: int) -> bool:
         is_passed = user in known and _passes_blocks(graph, user)

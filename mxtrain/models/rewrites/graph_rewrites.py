@@ -206,6 +206,11 @@ def shape_of(graph: Graph, shapes: Shapes, source: int, output: int) -> Shape:
     return next((shapes[each] for each in names if each in shapes), ())
 
 
+def outputs_of(graph: Graph) -> set[int]:
+    """Return the positions of the nodes that the graph passes on."""
+    return {head for head, *_ in graph["heads"]}
+
+
 def users_of(graph: Graph) -> dict[int, list[int]]:
     """Return the positions of the nodes that take outputs of each node, once for each time that they do."""
     users: dict[int, list[int]] = {}

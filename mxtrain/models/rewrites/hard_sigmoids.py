@@ -19,6 +19,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     Replacement,
     Shapes,
     input_itself,
+    outputs_of,
     users_of,
     with_replaced,
 )
@@ -41,7 +42,7 @@ def with_right_gradients(graph: Graph, shapes: Shapes) -> Graph:
 def with_hard_sigmoids(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with one operator for each sum, clip to [0, width] and quotient by that width."""
     nodes, users = graph["nodes"], users_of(graph)
-    kept = {position for position, *_ in graph["heads"]} | {each for each in users if len(users[each]) > 1}
+    kept = outputs_of(graph) | {each for each in users if len(users[each]) > 1}
     replacements: dict[int, Replacement | None] = {}
     for quotient, node in enumerate(nodes):
         if node["op"] != "_div_scalar" or not _is_multiplied(graph, users, quotient):
@@ -74,7 +75,7 @@ def hard_swish(
 
 def _is_multiplied(graph: Graph, users: Mapping[int, list[int]], place: int) -> bool:
     """Return whether products are all that takes what the node at `place` computes."""
-    is_output = place in {head for head, *_ in graph["heads"]}
+    is_output = place in outputs_of(graph)
     return not is_output and all(graph["nodes"][user]["op"] in PRODUCTS for user in users.get(place, ()))
 
 

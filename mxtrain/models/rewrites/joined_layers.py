@@ -17,18 +17,11 @@ from mxtrain.models.rewrites import (
     graph_rewrites,
     hard_sigmoids,
     inference_graphs,
-    layer_norms,
     norm_relus,
     pooled_first,
 )
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
-from mxtrain.models.rewrites.own import (
-    attentions,
-    channel_runs,
-    lstms,
-    plain_layers,
-    reductions,
-)
+from mxtrain.models.rewrites.own import channel_runs, plain_layers
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Symbol
 
@@ -38,11 +31,7 @@ JOINABLE = ("Convolution", "BatchNorm", "elemwise_add", "FullyConnected")
 JOINED_BEFORE = ("_sg_", "_contrib_quantize")  # begin what nets in int8 have
 # What is computed by our operators, in the order in which they are put in.
 OWN_LAYERS = (
-    inference_graphs.without_dropout,
-    attentions.with_own_attention,
-    layer_norms.with_own_layer_norms,
-    reductions.with_fast_reductions,
-    lstms.with_own_lstms,
+    *inference_graphs.LAYERS_OF_TOKENS,
     inference_graphs.without_copies,
     pooled_first.with_pooling_first,
     hard_sigmoids.with_hard_sigmoids,
@@ -85,7 +74,7 @@ def never_joined(whole: Graph) -> Iterator[int]:
 
     And of those that a norm over another axis than the channels' follows.
     """
-    nodes, outputs = whole["nodes"], {head for head, *_ in whole["heads"]}
+    nodes, outputs = whole["nodes"], graph_rewrites.outputs_of(whole)
     for place, users in graph_rewrites.users_of(whole).items():
         is_fork = len(users) > 1 or place in outputs
         if nodes[place]["op"] in JOINABLE and (is_fork or _is_of_other_axis(nodes[users[0]])):

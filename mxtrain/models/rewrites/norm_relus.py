@@ -25,6 +25,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     are_float32,
     in_bfloat16,
     input_itself,
+    outputs_of,
     plain_copy,
     shape_of,
     users_of,
@@ -45,7 +46,7 @@ def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
     users, narrow = users_of(graph), in_bfloat16(graph)
     # The backward pass of the two as one wants data and gradient in one order. Beside kernels for AMX they come in two.
     unfit = narrow if kernels.onednn() == kernels.AMX else set()
-    outputs = {position for position, *_ in graph["heads"]}
+    outputs = outputs_of(graph)
     in_blocks = array_blocks.outputs_in_blocks(graph, shapes)
     with_gradient_in_blocks = array_blocks.gradients_in_blocks(graph, shapes, users)
     replacements: dict[int, Replacement | None] = {}
@@ -70,7 +71,7 @@ def with_judged_relus(graph: Graph, norms: Collection[str]) -> Graph:
 
     `norms` are the names of those that `is_norm` says are fit.
     """
-    users, outputs = users_of(graph), {place for place, *_ in graph["heads"]}
+    users, outputs = users_of(graph), outputs_of(graph)
     replacements: dict[int, Replacement | None] = {}
     for norm, (user, *others) in users.items() if _has_onednn() else ():
         node, following = graph["nodes"][norm], graph["nodes"][user]

@@ -17,15 +17,14 @@ from mxtrain.models.rewrites.graph_rewrites import (
     Shapes,
     input_itself,
     numbers,
-    users_of,
     with_replaced,
 )
-from mxtrain.models.rewrites.own.answering_graphs import Net
+from mxtrain.models.rewrites.own.answering_graphs import Net, net_of
 
 
 def with_pooling_first(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with such a pooling before its convolution."""
-    net = Net(graph, shapes, users_of(graph), {head for head, *_ in graph["heads"]})
+    net = net_of(graph, shapes)
     nodes = list(graph["nodes"])
     replacements: dict[int, Replacement | None] = {}
     for place, node in enumerate(graph["nodes"]):

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "product.h"
+#include "sizes.h"
 #include "threads.h"
 
 #define DEPTH 256  /* of a block */
@@ -16,8 +17,6 @@
 #define TILE 16         /* of a matrix that is turned over */
 #define BLOCK_SIZE ((size_t)HEIGHT * DEPTH)
 #define LINE 64 /* bytes */
-
-static size_t least(size_t first, size_t second) { return first < second ? first : second; }
 
 /* The rows of a block: as many as the cache holds, and as many for each thread. */
 static size_t height_of(size_t rows, int num_threads) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "product.h"
+#include "sizes.h"
 #include "threads.h"
 #include "vectors.h"
 
@@ -14,10 +15,6 @@
 #define GROUP (GATES * PANEL) /* columns of sixteen units: those of each gate side by side */
 #define DEPTH 256             /* of a block of a product */
 #define MOST_ROWS 192         /* of steps at a time, unless one has more */
-
-static size_t least(size_t first, size_t second) { return first < second ? first : second; }
-
-static size_t rounded_up(size_t count, size_t to) { return (count + to - 1) / to * to; }
 
 static size_t num_groups(const Lstm *lstm) { return (lstm->hidden + PANEL - 1) / PANEL; }
 

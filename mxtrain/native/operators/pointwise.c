@@ -11,6 +11,7 @@
 #include "activated.h"
 #include "few_columns.h"
 #include "product_block.h"
+#include "sizes.h"
 #include "threads.h"
 
 #define AT_ONCE_PANELS 16    /* at most, */
@@ -29,8 +30,6 @@ void fold_norm(const FoldedNorm *norm, float *folded) {
             to[(at + 1) * ROWS] = (float)(norm->weights[row * norm->inputs + at] * scale);
     }
 }
-
-static size_t least(size_t first, size_t second) { return first < second ? first : second; }
 
 static size_t panels_of(const Pointwise *layer) { return (layer->batch * layer->plane + PANEL - 1) / PANEL; }
 

@@ -15,7 +15,7 @@ from mxtrain.data.fields import Array
 from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.sums.grid import num_blocks
 from mxtrain.runtime import mx, own_operators
-from mxtrain.runtime.memory import address
+from mxtrain.runtime.memory import address, is_in_memory
 from mxtrain.runtime.types import NDArray
 
 
@@ -31,10 +31,8 @@ class Measured(NamedTuple):
 
 def measure(arrays: Sequence[NDArray]) -> Measured:
     """Return what arrays come to; not finite if any element is not, nor squares that are too large for float32."""
-    if native.OPERATORS is None or not all(map(_is_for_kernel, arrays)):
+    if native.OPERATORS is None or not all(map(is_in_memory, arrays)):
         return Measured(_squares_by_mxnet(arrays), None)
-    for each in arrays:
-        each.wait_to_read()  # until then oneDNN may move it
     sizes = [each.size for each in arrays]
     found, maxima = (np.empty(count, np.float32) for count in (len(arrays), sum(map(num_blocks, sizes))))
     own_operators.library().mxtrain_squares(
@@ -50,10 +48,6 @@ def measure(arrays: Sequence[NDArray]) -> Measured:
 def squares(arrays: Sequence[NDArray]) -> Array:
     """Return the squares alone."""
     return measure(arrays).squares
-
-
-def _is_for_kernel(array: NDArray) -> bool:
-    return type(array) is mx.nd.NDArray and array.dtype == np.float32 and array.context.device_type == "cpu"
 
 
 def _squares_by_mxnet(arrays: Sequence[NDArray]) -> Array:

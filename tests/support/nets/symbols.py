@@ -27,6 +27,11 @@ def computed(symbol: Any, values: Mapping[str, Any], gradient: Any) -> list[Any]
     return [output.asnumpy(), *(each.asnumpy() for each in gradients.values())]
 
 
+def forward(symbol: Any, values: Mapping[str, Any]) -> Any:
+    """Return the output, where nothing is trained; `values` are arrays of MXNet's."""
+    return mx.nd.CachedOp(symbol, [])(*(values[name] for name in symbol.list_inputs())).asnumpy()
+
+
 def answered(symbol: Any, like: Any, shape: Sequence[int]) -> list[Any]:
     """Return the outputs by running statistics, for an `x` of this shape, of values drawn for the symbol `like`."""
     draw = np.random.RandomState(1)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any, Mapping, NamedTuple
 
 from mxtrain.models.rewrites import norm_relus
-from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, are_float32, numbers, shape_of
+from mxtrain.models.rewrites.graph_rewrites import (
+    Graph,
+    Shapes,
+    are_float32,
+    numbers,
+    outputs_of,
+    shape_of,
+    users_of,
+)
 
 
 class Net(NamedTuple):
@@ -45,3 +53,8 @@ class Net(NamedTuple):
             and attributes.get("layout", "None") in ("None", "NCHW")
             and are_float32(self.node(node["inputs"][1][0]))
         )
+
+
+def net_of(graph: Graph, shapes: Shapes) -> Net:
+    """Return a graph as a net."""
+    return Net(graph, shapes, users_of(graph), outputs_of(graph))

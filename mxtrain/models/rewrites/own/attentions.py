@@ -22,6 +22,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     gradient_copy,
     in_bfloat16,
     in_float32,
+    outputs_of,
     shape_of,
     users_of,
     with_replaced,
@@ -100,7 +101,7 @@ def _attention(
         and nodes[scores]["attrs"]["heads"] == nodes[place]["attrs"]["heads"]
         # Whatever else looks at scores needs them; of what else takes projections nothing was tried.
         and all(len(users[each]) == 1 for each in between)
-        and not {*between, projected[0]} & {head for head, *_ in graph["heads"]}
+        and not {*between, projected[0]} & outputs_of(graph)
         and sorted(users[projected[0]]) == sorted((scores, place))
         and projected[0] in are_float32
         and len(shape) == 3

@@ -26,6 +26,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     input_itself,
     is_plain_copy,
     numbers,
+    outputs_of,
     plain_copy,
     shape_of,
     users_of,
@@ -146,7 +147,7 @@ def inside_runs(graph: Graph, shapes: Shapes) -> set[int]:
 
 
 def _wiring(graph: Graph) -> _Wiring:
-    return _Wiring(graph["nodes"], users_of(graph), {head for head, *_ in graph["heads"]})
+    return _Wiring(graph["nodes"], users_of(graph), outputs_of(graph))
 
 
 def _runs(graph: Graph, shapes: Shapes, wiring: _Wiring, is_judging: bool = False) -> list[_Run]:

@@ -22,13 +22,12 @@ from mxtrain.models.rewrites.graph_rewrites import (
     Shapes,
     numbers,
     plain_copy,
-    users_of,
     with_replaced,
 )
 from mxtrain.models.rewrites.norm_relus import OF_PICTURES
 from mxtrain.models.rewrites.own import channel_runs
 from mxtrain.models.rewrites.own import gates as own_gates
-from mxtrain.models.rewrites.own.answering_graphs import Net
+from mxtrain.models.rewrites.own.answering_graphs import Net, net_of
 from mxtrain.models.rewrites.own.channel_runs import HARD_SWISH, IDENTITY, RELU, RELU6
 from mxtrain.models.rewrites.own.gates import Gate
 from mxtrain.runtime import mx
@@ -67,8 +66,7 @@ class _Layer(NamedTuple):
 
 def with_plain_layers(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph, which nothing goes back through, with operators of ours for the layers of a mobile net."""
-    outputs = {head for head, *_ in graph["heads"]}
-    net = Net(graph, shapes, users_of(graph), outputs)
+    net = net_of(graph, shapes)
     layers = list(_layers(net)) if native.OPERATORS is not None else []
     gates = {gate.end: gate for gate in own_gates.gates(net)}
     is_plain = gates or any(layer.activation == HARD_SWISH for layer in layers)

@@ -15,7 +15,7 @@ from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import ATTENTION, LAYER_NORM, REDUCTION
 from mxtrain.train.held import choice
 from tests.support.nets.held_steps import VOCAB, WINDOW, gpt_job, steps
-from tests.support.nets.symbols import operators
+from tests.support.nets.symbols import forward, operators
 from tests.support.nets.threads import needs_own_operators
 
 pytestmark = needs_own_operators
@@ -49,10 +49,6 @@ def values_of(symbol: Any, shapes: dict[str, Any]) -> dict[str, Any]:
     return {name: mx.nd.array(value) for name, value in {**values, "data": data}.items()}
 
 
-def answers(symbol: Any, values: dict[str, Any]) -> Any:
-    return mx.nd.CachedOp(symbol, [])(*(values[name] for name in symbol.list_inputs())).asnumpy()
-
-
 def judged(symbol: Any, shapes: dict[str, Any]) -> Any:
     return graph_rewrites.rewritten(symbol, shapes, chosen_rewrites.JUDGING_REWRITES)
 
@@ -71,7 +67,7 @@ def test_answers_are_those_of_mxnet_for_any_number_of_samples(model: Any, ours: 
         axis = 0 if len(shapes["data"]) == 2 else 1
         shape = (*shapes["data"][:axis], count, *shapes["data"][axis + 1 :])
         values = values_of(plain, {"data": shape})
-        np.testing.assert_allclose(answers(symbol, values), answers(plain, values), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(forward(symbol, values), forward(plain, values), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("made", [joined_layers.for_answers, judged])
@@ -79,7 +75,7 @@ def test_what_was_made_for_one_length_answers_of_another(made: Any) -> None:
     plain, shapes = unmasked()
     symbol = made(plain, shapes)
     values = values_of(plain, {"data": (LENGTH + 12, 8, 96)})
-    np.testing.assert_allclose(answers(symbol, values), answers(plain, values), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(forward(symbol, values), forward(plain, values), rtol=1e-4, atol=1e-4)
 
 
 def test_the_bits_of_evaluations_are_those_of_any_way_to_hold_the_net() -> None:

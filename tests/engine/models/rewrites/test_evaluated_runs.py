@@ -20,7 +20,7 @@ from mxtrain.train.held import choice
 from tests.support.nets import training_steps
 from tests.support.nets.held_steps import net_job, steps
 from tests.support.nets.mobile_net import QUICK_MOBILE, SOME_NORMS, quick_mobile
-from tests.support.nets.symbols import operators
+from tests.support.nets.symbols import forward, operators
 from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
 pytestmark = needs_own_operators
@@ -60,10 +60,6 @@ def values_for(symbol: Any, shape: tuple[int, ...] = SHAPE) -> dict[str, Any]:
     return {name: mx.nd.array(value) for name, value in found.items()}
 
 
-def computed(symbol: Any, values: dict[str, Any]) -> Any:
-    return mx.nd.CachedOp(symbol, [])(*(values[name] for name in symbol.list_inputs())).asnumpy()
-
-
 @pytest.mark.parametrize(
     "model", ["mobilenetv2_0.25", "mobilenetv3_small", pytest.param("xception", marks=pytest.mark.slow)]
 )
@@ -75,8 +71,8 @@ def test_all_runs_are_ours_and_give_the_values_of_mxnet(model: str) -> None:
     assert model == "xception" or not _depthwise(ours)
     assert ours.list_inputs() == plain.list_inputs() and ours.list_outputs() == plain.list_outputs()
     values = values_for(plain, shape)
-    right = computed(plain, values)
-    np.testing.assert_allclose(computed(ours, values), right, rtol=1e-3, atol=1e-4 * np.abs(right).max())
+    right = forward(plain, values)
+    np.testing.assert_allclose(forward(ours, values), right, rtol=1e-3, atol=1e-4 * np.abs(right).max())
 
 
 def _depthwise(symbol: Any) -> list[str]:
@@ -104,11 +100,11 @@ def test_a_sample_has_the_bits_of_any_batch_and_threads(first: int, last: int, o
     _, ours = symbols(lambda data: quick_mobile(4)[first:last](data), shape)
     assert operators(ours).count(operator) == 1
     values = values_for(ours, shape)
-    whole = computed(ours, values)
+    whole = forward(ours, values)
     for place in range(len(whole)):
         alone = {**values, "data": values["data"][place : place + 1]}
-        assert computed(ours, alone).tobytes() == whole[place : place + 1].tobytes()
-    assert_same_bits_of_any_threads(lambda: [computed(ours, values)])
+        assert forward(ours, alone).tobytes() == whole[place : place + 1].tobytes()
+    assert_same_bits_of_any_threads(lambda: [forward(ours, values)])
 
 
 @pytest.mark.parametrize("freeze", ["", FROZEN])

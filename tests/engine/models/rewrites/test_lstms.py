@@ -11,7 +11,7 @@ from mxtrain.models.rewrites import graph_rewrites, joined_layers
 from mxtrain.models.rewrites.own import lstms
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import LSTM
-from tests.support.nets.symbols import operators
+from tests.support.nets.symbols import forward, operators
 from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
 pytestmark = needs_own_operators
@@ -35,10 +35,6 @@ def values_of(symbol: Any, shape: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def answers(symbol: Any, values: dict[str, Any]) -> Any:
-    return mx.nd.CachedOp(symbol, [])(*(values[name] for name in symbol.list_inputs())).asnumpy()
-
-
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
 @pytest.mark.parametrize(
     ("shape", "hidden"),
@@ -51,17 +47,17 @@ def test_values_are_those_of_mxnet(shape: tuple[int, ...], hidden: int, num_laye
     assert LSTM in operators(ours) and "RNN" not in operators(ours)
     for other in (shape, (shape[0] + 2, shape[1] + 7, shape[2])):
         values = values_of(plain, other)
-        np.testing.assert_allclose(answers(ours, values), answers(plain, values), rtol=1e-4, atol=2e-6)
+        np.testing.assert_allclose(forward(ours, values), forward(plain, values), rtol=1e-4, atol=2e-6)
 
 
 def test_the_bits_are_those_of_any_number_of_threads_and_samples() -> None:
     plain = layers(150, 90, num_layers=2)
     ours, values = rewritten(plain, (9, 31, 90)), values_of(plain, (9, 31, 90))
-    assert_same_bits_of_any_threads(lambda: [answers(ours, values)])
-    whole = answers(ours, values)
+    assert_same_bits_of_any_threads(lambda: [forward(ours, values)])
+    whole = forward(ours, values)
     for place in (0, 17, 30):
         alone = {**values, "data": values["data"][:, place : place + 1]}
-        assert answers(ours, alone).tobytes() == np.ascontiguousarray(whole[:, place : place + 1]).tobytes()
+        assert forward(ours, alone).tobytes() == np.ascontiguousarray(whole[:, place : place + 1]).tobytes()
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
@@ -69,7 +65,7 @@ def test_what_is_no_number_stays_none_of_its_sample(number: float) -> None:
     plain = layers(20, 8)
     values = values_of(plain, (6, 4, 8))
     values["data"][3, 2, 5] = np.nan if np.isnan(number) else number
-    found, right = answers(rewritten(plain, (6, 4, 8)), values), answers(plain, values)
+    found, right = forward(rewritten(plain, (6, 4, 8)), values), forward(plain, values)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(right))
     assert np.isfinite(np.delete(found, 2, axis=1)).all()
 

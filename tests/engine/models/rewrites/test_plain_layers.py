@@ -22,7 +22,7 @@ from mxtrain.runtime.own_operators import (
     POINTWISE_SUM,
 )
 from mxtrain.train.net import build_net
-from tests.support.nets.symbols import operators
+from tests.support.nets.symbols import forward, operators
 from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
 pytestmark = needs_own_operators
@@ -73,13 +73,6 @@ def values_of(symbol: Any, shape: tuple[int, ...]) -> dict[str, Any]:
     return {name: mx.nd.array(value) for name, value in values.items()}
 
 
-def computed(symbol: Any, values: dict[str, Any]) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any] = mx.nd.CachedOp(symbol, [])(
-        *(values[name] for name in symbol.list_inputs())
-    ).asnumpy()
-    return found
-
-
 def assert_close(found: Any, right: Any) -> None:
     np.testing.assert_allclose(found, right, rtol=1e-3, atol=1e-4 * max(1, np.abs(right).max()))
 
@@ -95,7 +88,7 @@ def test_blocks_answer_as_mxnets_operators_do(kind: str, has_gate: bool) -> None
         assert {EXPANDED, last[0 if has_gate else 1]} <= set(operators(ours))
         assert (GATE in operators(ours)) == has_gate
         values = values_of(plain, shape)
-        assert_close(computed(ours, values), computed(plain, values))
+        assert_close(forward(ours, values), forward(plain, values))
 
 
 def test_what_several_nodes_take_is_computed_for_all_of_them() -> None:
@@ -107,7 +100,7 @@ def test_what_several_nodes_take_is_computed_for_all_of_them() -> None:
         )
         ours, values = joined_layers.for_answers(both, {"data": shape}), values_of(both, shape)
         assert OURS & set(operators(ours))
-        assert_close(computed(ours, values), computed(both, values))
+        assert_close(forward(ours, values), forward(both, values))
 
 
 @pytest.mark.parametrize("shape", [(5, 12, 7, 7), (3, 7, 30, 17)])
@@ -115,9 +108,9 @@ def test_what_several_nodes_take_is_computed_for_all_of_them() -> None:
 def test_the_bits_are_those_of_any_number_of_threads_and_of_any_batch(shape: Any, sizes: Any) -> None:
     plain = block(shape[1], sizes, "hard_swish", True)
     ours, values = joined_layers.for_answers(plain, {"data": shape}), values_of(plain, shape)
-    assert_same_bits_of_any_threads(lambda: [computed(ours, values)])
-    alone = [computed(ours, {**values, "data": values["data"][at : at + 1].copy()}) for at in range(shape[0])]
-    assert np.concatenate(alone).tobytes() == computed(ours, values).tobytes()
+    assert_same_bits_of_any_threads(lambda: [forward(ours, values)])
+    alone = [forward(ours, {**values, "data": values["data"][at : at + 1].copy()}) for at in range(shape[0])]
+    assert np.concatenate(alone).tobytes() == forward(ours, values).tobytes()
 
 
 def test_what_is_no_number_stays_none() -> None:
@@ -126,7 +119,7 @@ def test_what_is_no_number_stays_none() -> None:
         plain = block(6, (3, 1, 1), kind, True)
         values = values_of(plain, shape)
         values["data"][0, 0, 4, 4] = np.nan
-        found = computed(joined_layers.for_answers(plain, {"data": shape}), values)
+        found = forward(joined_layers.for_answers(plain, {"data": shape}), values)
         assert np.isnan(found[0]).all()
         assert np.isfinite(found[1]).all()
 
@@ -141,7 +134,7 @@ def test_other_convolutions_stay_mxnets(attributes: dict[str, Any]) -> None:
     plain = layer(deep, "b", 4, None, **attributes)
     ours, values = joined_layers.for_answers(plain, {"data": shape}), values_of(plain, shape)
     assert not {POINTWISE, FOLDED_NORM} & set(operators(ours))
-    assert_close(computed(ours, values), computed(plain, values))
+    assert_close(forward(ours, values), forward(plain, values))
 
 
 def test_a_net_that_onednn_joins_as_a_whole_stays_its_own() -> None:
