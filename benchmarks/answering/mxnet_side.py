@@ -30,21 +30,21 @@ def own_answers(net: Any, data: Any, path: Path) -> Callable[[], float]:
     """Return a function that answers a batch, and says the mean size of its answers; writes the weights."""
     from mxtrain.models.parameters import weights
     from mxtrain.models.rewrites import graph_rewrites, joined_layers
-    from mxtrain.runtime import mx
+    from mxtrain.runtime import memory, mx
 
     np.savez(path, **weights.copy_of(net))
     assert graph_rewrites.answer_by(net, joined_layers.for_answers)
     arrays = mx.nd.array(data)
-    return lambda: float(np.abs(net(arrays).asnumpy()).mean())
+    return lambda: float(np.abs(memory.numbers(net(arrays))).mean())
 
 
 def answers_in_training(net: Any, data: Any, path: Path) -> Callable[[], float]:
     """Return such a function that computes as evaluations of a net in training do, by the weights at `path`."""
-    from mxtrain.runtime import mx
+    from mxtrain.runtime import memory, mx
 
     _load(net, path)
     arrays = mx.nd.array(data)
-    return lambda: float(np.abs(net(arrays).asnumpy()).mean())
+    return lambda: float(np.abs(memory.numbers(net(arrays))).mean())
 
 
 def answers_of_onnx(net: Any, data: Any, path: Path) -> Callable[[], float]:

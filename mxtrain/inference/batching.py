@@ -33,6 +33,7 @@ from mxtrain.data.fields import Arrays, Field
 from mxtrain.data.loading.loader import MAX_THREADS
 from mxtrain.inference.input_samples import Input
 from mxtrain.models.analysis import features
+from mxtrain.runtime import memory
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 from mxtrain.train.net.to_device import to_device
@@ -72,7 +73,7 @@ def prediction_function(task: Task, net: Net, context: Device) -> Compute:
 
     def compute(arrays: Arrays) -> Iterable[dict[str, Any]]:
         nonlocal has_warned
-        answers = prediction.answer(net, _placed(arrays, context)).asnumpy()
+        answers = memory.numbers(prediction.answer(net, _placed(arrays, context)))
         if not has_warned and not np.isfinite(answers).all():
             has_warned = True
             logger.warning(
@@ -102,8 +103,8 @@ def together(all_fields: Sequence[Field], samples: Sequence[Mapping[str, Any]]) 
         for field in all_fields
         if field.name in first
     ]
-    memory = np.empty(fields.num_bytes(present, len(samples)), np.uint8)
-    rows = fields.rows(present, len(samples), memory)
+    block = np.empty(fields.num_bytes(present, len(samples)), np.uint8)
+    rows = fields.rows(present, len(samples), block)
     for row, sample in enumerate(samples):
         rows.write(present, row, sample)
     return fields.cut(present, rows)

@@ -36,6 +36,18 @@ def memory_later(array: NDArray) -> Any:
     return np.frombuffer((ctypes.c_float * size).from_address(found), np.float32)
 
 
+def numbers(array: NDArray) -> Any:
+    """Return the numbers of an array in its shape: where they lie, if they are in memory, and else a copy.
+
+    They keep the array's memory, and change with it.
+    """
+    if not is_in_memory(array):
+        return array.asnumpy()
+    found = (ctypes.c_float * array.size).from_address(address(array))
+    found.array = array  # which keeps its memory for as long as there are numbers
+    return np.frombuffer(found, np.float32).reshape(array.shape)
+
+
 def address(array: NDArray) -> int | None:
     """Return where the numbers of an array are, as `memory` does; None for one that has none."""
     array.wait_to_read()  # until then oneDNN may move it

@@ -23,7 +23,7 @@ from mxtrain.core import limbs
 from mxtrain.data.fields import Array
 from mxtrain.models.parameters.weights import layers
 from mxtrain.runtime import mx
-from mxtrain.runtime.memory import is_in_memory, memory
+from mxtrain.runtime.memory import is_in_memory, memory, numbers
 from mxtrain.runtime.types import Block, Device, NDArray, Parameter
 
 NAME_ENDINGS = ("running_mean", "running_var", "moving_mean", "moving_var")
@@ -118,7 +118,7 @@ class StepStatistics:
         # One micro-batch on one device leaves its own mean there.
         self.is_single_batch = num_micro_batches == 1 and len(contexts) == 1 and num_workers == 1
         self.start = {
-            context: [_numbers(each.list_data()[number]).copy() for each in self.parameters]
+            context: [numbers(each.list_data()[number]).copy() for each in self.parameters]
             for number, context in enumerate(contexts)
         }
         # The engine does not see the writes of a static graph, so no copy may be pending when one runs.
@@ -162,7 +162,7 @@ class StepStatistics:
     def _note_arrays(self, left: Sequence[NDArray], position: int, num_samples: int) -> None:
         row = np.empty(self.rows.shape[1], np.float32)
         for array, (_, part) in zip(left, self.split_row(row)):
-            part[:] = _numbers(array)
+            part[:] = numbers(array)
         self.note(row, position, num_samples)
 
     def note(self, left: Array, position: int, num_samples: int) -> None:
@@ -218,17 +218,12 @@ class StepStatistics:
             start = stop
 
 
-def _numbers(array: NDArray) -> Array:
-    """Return the numbers of an array where they are, or else a copy."""
-    return memory(array).reshape(array.shape) if is_in_memory(array) else array.asnumpy()
-
-
-def _put(numbers: Array, array: NDArray) -> None:
+def _put(values: Array, array: NDArray) -> None:
     """Write an array's numbers, whose computation has ended, as has what reads them."""
     if is_in_memory(array):
-        memory(array)[:] = numbers.ravel()
+        memory(array)[:] = values.ravel()
     else:
-        array[:] = numbers
+        array[:] = values
 
 
 def add_limbs(sums: Array, values: Array, weight: float) -> None:

@@ -139,14 +139,17 @@ INLINE __m256 move(const float *gates, float *states, int is_first) {
 FMA static void move_group(const Lstm *lstm, const Scratch *scratch, size_t group, const float *gates, float *out,
                            int is_first) {
     size_t hidden = lstm->hidden, groups = num_groups(lstm), unit = group * PANEL, count = least(hidden - unit, PANEL);
-    for (size_t sample = 0; sample < lstm->batch; sample++) {
-        const float *of_sample = gates + (sample * groups + group) * GROUP;
-        float *states = scratch->states + sample * groups * PANEL + unit, all[PANEL];
-        _mm256_storeu_ps(all, move(of_sample, states, is_first));
-        _mm256_storeu_ps(all + 8, move(of_sample + 8, states + 8, is_first));
-        memcpy(out + sample * hidden + unit, all, count * sizeof *out);
-        float *in_panel = scratch->now + sample / ROWS * ROWS * hidden + unit * ROWS + sample % ROWS;
-        for (size_t at = 0; at < count; at++) in_panel[at * ROWS] = all[at];
+    for (size_t panel = 0; panel < row_panels(lstm->batch); panel++) {
+        float *in_panel = scratch->now + (panel * hidden + unit) * ROWS;
+        size_t sample = first_of_panel(lstm->batch, panel), end = first_of_panel(lstm->batch, panel + 1);
+        for (; sample < end; sample++, in_panel++) {
+            const float *of_sample = gates + (sample * groups + group) * GROUP;
+            float *states = scratch->states + sample * groups * PANEL + unit, all[PANEL];
+            _mm256_storeu_ps(all, move(of_sample, states, is_first));
+            _mm256_storeu_ps(all + 8, move(of_sample + 8, states + 8, is_first));
+            memcpy(out + sample * hidden + unit, all, count * sizeof *out);
+            for (size_t at = 0; at < count; at++) in_panel[at * ROWS] = all[at];
+        }
     }
 }
 

@@ -1,10 +1,11 @@
-/* The product is made in blocks of 6 rows and 16 columns, which stay in registers. */
+/* The product is made in blocks of up to 6 rows and 16 columns, which stay in registers. */
 
 #include "product.h"
 
 #include <string.h>
 
 #include "product_block.h"
+#include "sizes.h"
 
 void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels) {
     for (size_t first = 0; first < columns; first += PANEL, panels += rows * PANEL) {
@@ -24,22 +25,23 @@ void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels) {
 }
 
 void put_rows_into_panels(Matrix from, size_t rows, size_t depth, float *panels) {
-    if (from.row == 1) { /* what lies side by side, before the next column far away */
-        size_t whole = rows / ROWS * ROWS;
-        for (size_t at = 0; at < depth; at++) {
-            const float *column = from.numbers + at * from.column;
-            for (size_t row = 0; row < whole; row += ROWS)
-                memcpy(panels + row * depth + at * ROWS, column + row, ROWS * sizeof *panels);
-        }
-        from.numbers += whole, panels += whole * depth, rows -= whole;
-    }
-    for (size_t first = 0; first < rows; first += ROWS, panels += ROWS * depth) {
-        size_t count = rows - first < ROWS ? rows - first : ROWS;
-        const float *begin = from.numbers + first * from.row;
-        if (count < ROWS) memset(panels, 0, ROWS * depth * sizeof *panels);
-        for (size_t row = 0; row < count; row++)
-            for (size_t at = 0; at < depth; at++) panels[at * ROWS + row] = begin[row * from.row + at * from.column];
-    }
+    size_t count = row_panels(rows);
+    if (from.row == 1) /* what lies side by side, before the next column far away */
+        for (size_t at = 0; at < depth; at++)
+            for (size_t panel = 0; panel < count; panel++) {
+                size_t first = first_of_panel(rows, panel);
+                float *to = panels + (panel * depth + at) * ROWS;
+                const float *begin = from.numbers + at * from.column + first;
+                if (first + ROWS <= rows) /* a size that the compiler knows; what is too much is not read */
+                    memcpy(to, begin, ROWS * sizeof *to);
+                else
+                    memcpy(to, begin, (rows - first) * sizeof *to);
+            }
+    else
+        for (size_t panel = 0; panel < count; panel++, panels += depth * ROWS)
+            for (size_t first = first_of_panel(rows, panel), row = first; row < first_of_panel(rows, panel + 1); row++)
+                for (size_t at = 0; at < depth; at++)
+                    panels[at * ROWS + row - first] = from.numbers[row * from.row + at * from.column];
 }
 
 /* A block of the product: `count` rows, at most ROWS, which the compiler knows, and up to 16 columns. */
@@ -66,19 +68,16 @@ INLINE void multiply_block(const size_t count, Matrix left, const float *panel, 
     }
 }
 
-/* The product with a panel, of a left matrix that has `step` numbers from a block of rows to the next. */
-FMA static inline void multiply_panel(Matrix left, size_t step, const float *panel, size_t rows, size_t depth, size_t columns,
-                                      float *out, size_t stride, Into into) {
-    for (size_t row = 0; row < rows; row += ROWS, left.numbers += step) {
-        float *to = out + row * stride;
-        switch (rows - row < ROWS ? rows - row : ROWS) {
-        case 1: multiply_block(1, left, panel, depth, columns, to, stride, into); break;
-        case 2: multiply_block(2, left, panel, depth, columns, to, stride, into); break;
-        case 3: multiply_block(3, left, panel, depth, columns, to, stride, into); break;
-        case 4: multiply_block(4, left, panel, depth, columns, to, stride, into); break;
-        case 5: multiply_block(5, left, panel, depth, columns, to, stride, into); break;
-        default: multiply_block(6, left, panel, depth, columns, to, stride, into);
-        }
+/* The product of a panel and of `count` rows, at most ROWS. */
+INLINE void multiply_rows(size_t count, Matrix left, const float *panel, size_t depth, size_t columns, float *out,
+                          size_t stride, Into into) {
+    switch (count) {
+    case 1: multiply_block(1, left, panel, depth, columns, out, stride, into); break;
+    case 2: multiply_block(2, left, panel, depth, columns, out, stride, into); break;
+    case 3: multiply_block(3, left, panel, depth, columns, out, stride, into); break;
+    case 4: multiply_block(4, left, panel, depth, columns, out, stride, into); break;
+    case 5: multiply_block(5, left, panel, depth, columns, out, stride, into); break;
+    default: multiply_block(6, left, panel, depth, columns, out, stride, into);
     }
 }
 
@@ -86,8 +85,10 @@ FMA void multiply(Matrix left, const float *panels, size_t panel_rows, size_t fi
                   size_t columns, float *out, size_t stride, Into into) {
     for (size_t first = 0; first < columns; first += PANEL) {
         const float *panel = panels + first * panel_rows + first_row * PANEL;
-        size_t count = columns - first < PANEL ? columns - first : PANEL;
-        multiply_panel(left, ROWS * left.row, panel, rows, depth, count, out + first, stride, into);
+        Matrix block = left;
+        for (size_t row = 0; row < rows; row += ROWS, block.numbers += ROWS * left.row)
+            multiply_rows(least(rows - row, ROWS), block, panel, depth, least(columns - first, PANEL),
+                          out + row * stride + first, stride, into);
     }
 }
 
@@ -122,11 +123,15 @@ FMA static size_t multiply_row(Matrix left, const float *panels, size_t panel_ro
 
 FMA void multiply_panels(const float *left, const float *panels, size_t panel_rows, size_t first_row, size_t rows,
                          size_t depth, size_t columns, float *out, size_t stride, Into into) {
-    Matrix of_panel = {left, 1, ROWS};
-    size_t first = rows == 1 ? multiply_row(of_panel, panels + first_row * PANEL, panel_rows, depth, columns, out, into) : 0;
+    Matrix block = {left, 1, ROWS};
+    size_t first = rows == 1 ? multiply_row(block, panels + first_row * PANEL, panel_rows, depth, columns, out, into) : 0;
     for (; first < columns; first += PANEL) {
         const float *panel = panels + first * panel_rows + first_row * PANEL;
-        size_t count = columns - first < PANEL ? columns - first : PANEL;
-        multiply_panel(of_panel, ROWS * depth, panel, rows, depth, count, out + first, stride, into);
+        block.numbers = left;
+        for (size_t at = 0; at < row_panels(rows); at++, block.numbers += ROWS * depth) {
+            size_t row = first_of_panel(rows, at), count = first_of_panel(rows, at + 1) - row;
+            multiply_rows(count, block, panel, depth, least(columns - first, PANEL), out + row * stride + first, stride,
+                          into);
+        }
     }
 }
