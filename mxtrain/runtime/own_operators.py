@@ -26,6 +26,15 @@ FOLDED_NORM, GATE = "mxtrain_folded_norm", "mxtrain_gate"
 EXPANDED = "mxtrain_expanded"  # such a convolution and a depthwise one; what comes out and its means
 POINTWISE, POINTWISE_SUM = "mxtrain_pointwise", "mxtrain_pointwise_sum"
 GATED_POINTWISE, GATED_POINTWISE_SUM = "mxtrain_gated_pointwise", "mxtrain_gated_pointwise_sum"
+# Convolutions with channels last of nets that answer: their weights, by whether there is a bias and whether a norm, and
+# the layers, by Winograd's algorithm where they have a tile.
+CONVOLUTION_WEIGHTS = {
+    (False, False): "mxtrain_convolution_weights",
+    (True, False): "mxtrain_biased_convolution_weights",
+    (False, True): "mxtrain_normed_convolution_weights",
+    (True, True): "mxtrain_biased_normed_convolution_weights",
+}
+CONVOLUTION, CONVOLUTION_SUM = "mxtrain_convolution", "mxtrain_convolution_sum"
 # LSTM layers of nets that answer: weights in the order in which they are read, and layers; inputs, hidden, layers.
 LSTM_WEIGHTS, LSTM = "mxtrain_lstm_weights", "mxtrain_lstm"
 LAYER_NORM = "mxtrain_layer_norm"  # of data, gamma and beta, over the last axis; eps

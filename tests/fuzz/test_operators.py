@@ -13,6 +13,7 @@ from tests.support import sanitized
 PROGRAMS = {
     "attention": (["product"], 30, 2000),
     "channels": (["norm", "plane"], 30, 2000),
+    "convolution": (["convolution_weights", "direct", "product", "winograd"], 30, 600),
     "dense": (["product"], 30, 1000),
     "expanded": (["channels", "few_columns", "gate", "norm", "plane", "pointwise"], 30, 1000),
     "layer_norm": ([], 100, 3000),

@@ -65,6 +65,12 @@ static const Operator *const operators[] = {
     &gated_pointwise_sum_operator,
     &gate_operator,
     &expanded_operator,
+    &convolution_weights_operator,
+    &biased_weights_operator,
+    &normed_weights_operator,
+    &biased_normed_weights_operator,
+    &convolution_operator,
+    &convolution_sum_operator,
     &lstm_weights_operator,
     &lstm_operator,
 };

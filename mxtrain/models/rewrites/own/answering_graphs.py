@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Mapping, NamedTuple
 
 from mxtrain.models.rewrites import norm_relus
@@ -14,6 +15,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     shape_of,
     users_of,
 )
+from mxtrain.runtime import mx
 
 
 class Net(NamedTuple):
@@ -58,3 +60,9 @@ class Net(NamedTuple):
 def net_of(graph: Graph, shapes: Shapes) -> Net:
     """Return a graph as a net."""
     return Net(graph, shapes, users_of(graph), outputs_of(graph))
+
+
+def without_unused(graph: Graph) -> Graph:
+    """Return the graph without the nodes whose outputs nothing takes."""
+    found: Graph = json.loads(mx.sym.load_json(json.dumps(graph)).tojson(remove_amp_cast=False))
+    return found

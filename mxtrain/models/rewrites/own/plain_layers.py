@@ -9,7 +9,6 @@ it is computed while what it takes is in the cache. Nets without hard swishes or
 from __future__ import annotations
 
 import functools
-import json
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
 from mxtrain import native
@@ -27,10 +26,9 @@ from mxtrain.models.rewrites.graph_rewrites import (
 from mxtrain.models.rewrites.norm_relus import OF_PICTURES
 from mxtrain.models.rewrites.own import channel_runs
 from mxtrain.models.rewrites.own import gates as own_gates
-from mxtrain.models.rewrites.own.answering_graphs import Net, net_of
+from mxtrain.models.rewrites.own.answering_graphs import Net, net_of, without_unused
 from mxtrain.models.rewrites.own.channel_runs import HARD_SWISH, IDENTITY, RELU, RELU6
 from mxtrain.models.rewrites.own.gates import Gate
-from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import (
     DEPTHWISE_NORM,
     EXPANDED,
@@ -82,9 +80,7 @@ def with_plain_layers(graph: Graph, shapes: Shapes) -> Graph:
     for gate in gates.values():
         nodes[gate.end] = {**nodes[gate.end], "inputs": own_gates.inputs(net, gate)}
         replacements[gate.end] = functools.partial(_gate, net=net, gate=gate, plain=plain)
-    left = mx.sym.load_json(json.dumps(with_replaced({**graph, "nodes": nodes}, replacements)))
-    found: Graph = json.loads(left.tojson(remove_amp_cast=False))  # without what nothing takes any more
-    return found
+    return without_unused(with_replaced({**graph, "nodes": nodes}, replacements))
 
 
 def _layers(net: Net) -> Iterator[_Layer]:
