@@ -102,7 +102,9 @@ def _layers(net: Net) -> Iterator[_Layer]:
     for place in reversed(places):  # what a sum adds is there before its last operand
         end, taken, activation = place, [_entry(net, place, 0)], IDENTITY
         norm = net.only_user(end)
-        if norm is None or not norm_relus.is_norm(net.graph, net.shapes, norm):
+        if norm is None or not (
+            norm_relus.is_norm(net.graph, net.shapes, norm) and _has_parameters(net, norm)
+        ):
             norm = None
         end = end if norm is None else norm
         total = net.only_user(end)
@@ -140,7 +142,13 @@ def _is_ours(net: Net, place: int) -> bool:
         and not int(attributes["num_filter"]) % PANEL
         and attributes.get("layout", "None") in ("None", "NCHW")
         and are_float32(net.node(node["inputs"][1][0]))
+        and _has_parameters(net, place)
     )
+
+
+def _has_parameters(net: Net, place: int) -> bool:
+    """Return whether a node's inputs but the first are variables, not computed from others."""
+    return all(net.node(source)["op"] == "null" for source, *_ in net.node(place)["inputs"][1:])
 
 
 def _pays(net: Net, stretch: Sequence[_Layer]) -> bool:

@@ -141,6 +141,17 @@ def test_other_convolutions_stay_mxnets(channels: int, attributes: dict[str, Any
     assert_close(forward(ours, values), forward(plain, values))
 
 
+def test_weights_that_are_computed_stay_mxnets() -> None:
+    shape, data = (2, 64, 9, 9), mx.sym.var("data", dtype="float32")
+    weight = mx.sym.var("weight", shape=(64, 64, 3, 3)) * 2
+    plain = mx.sym.BatchNorm(
+        mx.sym.Convolution(data, weight, kernel=(3, 3), pad=(1, 1), num_filter=64, no_bias=True)
+    )
+    ours, values = joined_layers.for_answers(plain, {"data": shape}), values_of(plain, shape)
+    assert not OURS & set(operators(ours))
+    assert_close(forward(ours, values), forward(plain, values))
+
+
 def test_a_convolution_that_takes_more_channels_than_it_gives_begins_no_stretch() -> None:
     shape, data = (2, 512, 9, 9), mx.sym.var("data", dtype="float32")
     plain = layer(layer(data, "a", 128, **POINT), "b", 32)
