@@ -10,7 +10,7 @@ DEMO ?= runs/demo
 unexport PYTHONDONTWRITEBYTECODE
 
 
-.PHONY: env lock demo test test-system test-all fuzz chaos check bench clean
+.PHONY: env lock demo test test-system test-and-system test-all fuzz chaos check bench clean
 
 env:
 	@tools/environment.sh "$(VENV)" "$(PYTHON)" "$(LOCKED)"
@@ -39,6 +39,11 @@ test: env
 test-system: env
 	$(PARALLEL) $(call marked,system) -m "system and not (slow or alone)"
 	$(BIN)/python -m pytest $(call marked,alone) -m "system and alone and not slow"
+
+# Both at once, as CI runs them: what needs root waits for hosts and browsers most of the time.
+test-and-system: env
+	$(PARALLEL) -m "not (slow or alone)"
+	$(BIN)/python -m pytest $(call marked,alone) -m "alone and not slow"
 
 # The files with tests of a marker: to import all others too would take each process several seconds.
 marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)' tests)

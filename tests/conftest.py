@@ -43,12 +43,11 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup
 
 # Where pytest runs in several processes, a file's tests stay in one of them. The jobs over clusters, of several
 # processes with deadlines between them, stay in the same, so that one runs at a time; those over hosts of their own,
-# which wait more, in another. Not those that wait longest: for Slurm, and for a host that does not answer.
+# which wait more, in another.
 CLUSTERS = (
     *("tests/cluster/", "tests/faults/"),
     *(f"tests/tasks/test_{name}.py" for name in ("workers", "majority", "evaluations", "streams")),
 )
-BESIDE = ("tests/cluster/hosts/test_slurm_nodes.py", "tests/cluster/hosts/test_ssh_hosts.py")
 # What looks at all sources shares their syntax trees.
 SOURCES = tuple(f"tests/unit/test_{name}.py" for name in ("docs", "layers", "references", "sizes", "words"))
 LONG = ("tests/e2e/", "tests/unit/launch/", *SOURCES)
@@ -65,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (not item.nodeid.startswith(CLUSTERS), not item.nodeid.startswith(LONG)))
     for item in items:
         file = item.nodeid.partition("::")[0]
-        if file.startswith(CLUSTERS) and file not in BESIDE:
+        if file.startswith(CLUSTERS):
             group = "hosts" if item.get_closest_marker("system") else "clusters"
         else:
             group = "sources" if file in SOURCES else file
