@@ -24,6 +24,14 @@ def undisturbed(
 
 
 @pytest.fixture(scope="session")
+def held_undisturbed(
+    data: list[str], tmp_path_factory: pytest.TempPathFactory, command: Command
+) -> tuple[object, ...]:
+    """The result of one process that holds one segment at a time."""
+    return _result([*FLAGS, "--hold", "layers"], data, tmp_path_factory, command)
+
+
+@pytest.fixture(scope="session")
 def undisturbed_tables(
     data: list[str], tmp_path_factory: pytest.TempPathFactory, command: Command
 ) -> tuple[object, ...]:

@@ -49,6 +49,7 @@ def test_after_a_cut_that_heals_both_hosts_resume(
     assert result(job.out) == undisturbed
 
 
+@pytest.mark.slow  # in small: tests/unit/cluster/test_coordinator_connections.py
 @pytest.mark.system
 @pytest.mark.timeout(180)
 def test_a_cut_of_three_seconds_is_waited_for(

@@ -10,28 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.faults.case import DONE_SECONDS
-from tests.faults.job import FLAGS, STEPS_PER_EPOCH, result, wait_for
+from tests.faults.job import STEPS_PER_EPOCH, result, wait_for
 from tests.faults.two_host_job import TwoHostJob
-from tests.support.commands import Command
 from tests.support.hosts.lan import lan
 from tests.support.process_tree import children
 from tests.support.runs import has_step
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+# Such a job in which a gateway dies is in test_gateways.py.
+pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.timeout(400)]
 
 
-@pytest.fixture(scope="module")
-def held_undisturbed(
-    data: list[str], tmp_path_factory: pytest.TempPathFactory, command: Command
-) -> tuple[object, ...]:
-    """The result of one process that holds one segment at a time."""
-    out = tmp_path_factory.mktemp("undisturbed") / "run"
-    done = command("mxtrain.fit", "--out", out, *FLAGS, "--hold", "layers", *data, timeout=DONE_SECONDS)
-    assert done.returncode == 0, done.stderr
-    return result(out)
-
-
-@pytest.mark.parametrize("role", ["server", pytest.param("worker-1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("role", ["server", "worker-1"])
 def test_a_kill_on_the_other_host_is_named_and_the_job_resumes_to_the_same_bits(
     role: str, tmp_path: Path, data: list[str], held_undisturbed: tuple[object, ...]
 ) -> None:

@@ -29,7 +29,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(250)
 def test_boxes_of_some_pictures_are_learnt(shapes: Path, tmp_path: Path, command: Command) -> None:
-    flags = f"{SSD} {SHORT} --overfit 1 --max-steps 60 --epochs 60 --early-stop 40"
+    flags = f"{SSD} {SHORT} --overfit 1 --max-steps 46 --epochs 46"
     done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path, timeout=200)
     assert done.returncode == 0, done.stderr
     judged = [each for each in records(tmp_path) if each["kind"] == "eval"]
@@ -67,7 +67,7 @@ def test_boxes_of_some_pictures_are_learnt(shapes: Path, tmp_path: Path, command
 
 def test_devices_change_no_bit(shapes: Path, tmp_path: Path, command: Command) -> None:
     for devices in ("cpu", "cpu:0,1"):
-        flags = f"{SSD} {SHORT} --micro-batch 4 --devices {devices} --epochs 2"
+        flags = f"{SSD} {SHORT} --micro-batch 4 --devices {devices} --epochs 1"
         done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path / devices)
         assert done.returncode == 0, done.stderr
     assert_same_end(tmp_path / "cpu:0,1", tmp_path / "cpu")

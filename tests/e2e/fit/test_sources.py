@@ -54,7 +54,9 @@ TEXT_NETS = {
 }
 
 
-@pytest.mark.parametrize("task", TEXT_NETS)
+@pytest.mark.parametrize(
+    "task", ["lm", "sequence_classification", pytest.param("token_classification", marks=pytest.mark.slow)]
+)
 def test_texts_train_to_the_bits_of_their_pack(task: str, tmp_path: Path, command: Command) -> None:
     source_type, net = TEXT_NETS[task]
     lines = [{"text": "ab " * (number % 5 + 1), "label": "yn"[number % 2]} for number in range(24)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import resource
 import subprocess
 import sys
@@ -34,16 +35,18 @@ def seconds(arguments: list[str]) -> float:
     return used() - before
 
 
+@functools.lru_cache(maxsize=None)
+def seconds_of_python() -> float:
+    return min(seconds(["-c", "pass"]) for _ in range(4))
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("line", [*COMMANDS, "mxtrain.fit --help all"])
 def test_help_is_fast(line: str) -> None:
     command, *words = line.split()
-    # The best of several: a neighbour on the machine can only make one slower.
-    bare, helped = (
-        min(seconds(each) for _ in range(4))
-        for each in (["-c", "pass"], ["-m", command, *(words or ["--help"])])
-    )
-    assert helped - bare < 0.3
+    asked = ["-m", command, *(words or ["--help"])]
+    # One of several: a neighbour on the machine can only make one slower.
+    assert any(seconds(asked) - seconds_of_python() < 0.3 for _ in range(4))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

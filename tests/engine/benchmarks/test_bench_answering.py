@@ -11,7 +11,14 @@ from benchmarks.answering.__main__ import ANSWERS, FROZEN, IN_TRAINING, ONNX, an
 from benchmarks.step.sides import CHANNELS_LAST, COMPILED, PLAIN, Side
 
 
-@pytest.mark.parametrize("net", ["small", "small_gpt", "small_lstm", "small_text"])
+@pytest.mark.parametrize(
+    "net",
+    [
+        "small",
+        "small_gpt",
+        *(pytest.param(f"small_{net}", marks=pytest.mark.slow) for net in ("lstm", "text")),
+    ],
+)
 def test_all_sides_answer_alike(net: str, tmp_path: Path) -> None:
     answers = []
     for kind in (ANSWERS, IN_TRAINING, ONNX):

@@ -52,10 +52,15 @@ def context_of(flags: str) -> TrainContext:
     [
         "--model small_cnn",
         "--model small_resnet",
-        "--devices cpu:0,1,2",
-        "--model cifar_resnet20_v1 --freeze features.0.*,features.2.* --ema 0.9",
-        "--freeze 0.*,1.*",
         "--freeze 0.*,1.*,3.* --devices cpu:0,1,2",
+        *(
+            pytest.param(flags, marks=pytest.mark.slow)
+            for flags in (
+                "--devices cpu:0,1,2",
+                "--freeze 0.*,1.*",
+                "--model cifar_resnet20_v1 --freeze features.0.*,features.2.* --ema 0.9",
+            )
+        ),
     ],
 )
 def test_the_curve_and_the_weights_are_the_same(flags: str) -> None:

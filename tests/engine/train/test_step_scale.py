@@ -68,7 +68,7 @@ def everything(context: TrainContext) -> dict[str, np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("store", ["local", "device"])
+@pytest.mark.parametrize("store", [pytest.param("local", marks=pytest.mark.slow), "device"])
 @pytest.mark.parametrize("extra", ["", "--clip-norm 0.5 --ema 0.9", "--clip-value 0.01"])
 def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) -> None:
     """Two devices, two micro-batches each; one device alone overflows. Powers of two move no bit."""

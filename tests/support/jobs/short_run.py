@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.runs import has_step, newest
 
-STEPS = 120
+STEPS = 80
 MIDDLE = 30  # after the first checkpoint, and seconds before the end
 FLAGS = [
     *("--model", "small_cnn", "--image-size", "8", "--val-resize", "8", "--augment", "none", "--lr", "0.05"),

@@ -22,7 +22,7 @@ OLDEST, NEWEST = "1.29", "1.36"  # 1.29 is the first whose Jobs count failures b
 
 
 def manifests(*arguments: str, flags: list[str] = FLAGS) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(k8s.render(arguments, flags)))
+    return list(yaml.load_all(k8s.render(arguments, flags), yaml.CSafeLoader))
 
 
 def of_kind(kind: str, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
