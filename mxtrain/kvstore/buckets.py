@@ -13,11 +13,14 @@ in a bucket's memory, in its `views`, are never copied.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, NamedTuple, Sequence
 
 from mxtrain.kvstore.compression import TernaryCompressor
-from mxtrain.kvstore.store import new_arrays, push_sums, wait_for
+from mxtrain.kvstore.store import new_arrays, push_sums, tables_of, wait_for
+from mxtrain.optim.sums.block_tables import Blocks, Rounding, blocks_of
+from mxtrain.optim.sums.grid import BLOCK, Grid, num_blocks
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Device, NDArray, SummingStore
 
@@ -59,7 +62,9 @@ class Buckets:
         sizes = [segments[-1].offset + _size(segments[-1]) for segments in layout]
         # Ends with a barrier, so no worker pushes before the servers know every key. Each later pull answers a push by
         # the same worker, and servers answer when all workers have pushed: none can run ahead.
-        flats = new_arrays(kv, keys, sizes, context or mx.cpu())
+        blocks = [_blocks(segments, shapes) for segments in layout]
+        flats = new_arrays(kv, keys, sizes, context or mx.cpu(), [each.lengths for each in blocks])
+        self._numbers_of_blocks = [each.numbers for each in blocks]
         self.buckets = [*map(Bucket, keys, layout, flats)]
         self.views = _views(shapes, self.buckets, context or mx.cpu())
         self.is_rounded = False  # to bfloat16, between hosts
@@ -91,6 +96,18 @@ class Buckets:
             if is_compressed:
                 self.compressors[bucket.key].decompress()
             bucket.copy_out(arrays, self.views)
+
+    def wait(self) -> None:
+        """Wait until the sums are where the arrays were."""
+        for bucket in self.buckets:
+            bucket.flat.wait_to_read()
+
+    def rounding(self, grid: Grid) -> Rounding | None:
+        """Return what has the store round these arrays to their `grid` while it adds them; None where it cannot."""
+        tables = tables_of(self.kv, [bucket.key for bucket in self.buckets])
+        if tables is None or self.compressors or self.is_rounded:
+            return None
+        return Rounding(grid, tables, self._numbers_of_blocks)
 
     def restore_residuals(self) -> None:
         """Restore the residuals from before the last `start_allreduce`, because its sums are not applied."""
@@ -164,7 +181,7 @@ def lay_out(shapes: Sequence[tuple[int, ...]], max_elements: int) -> list[list[S
     for array, shape in reversed(list(enumerate(shapes))):
         size = math.prod(shape)
         if is_split(size, max_elements):
-            length = math.ceil(size / math.ceil(size / max_elements))
+            length = _length_of_parts(size, max_elements)
             parts = [
                 Segment(array, tuple(shape), start, min(start + length, size), 0)
                 for start in range(0, size, length)
@@ -176,6 +193,19 @@ def lay_out(shapes: Sequence[tuple[int, ...]], max_elements: int) -> list[list[S
         if offset + size >= max_elements:
             buckets.append([])
     return [bucket for bucket in buckets if bucket]
+
+
+def _length_of_parts(size: int, max_elements: int) -> int:
+    """Return how many elements each bucket of a split array has: whole blocks, but of buckets smaller than one."""
+    most = max_elements // BLOCK * BLOCK or max_elements
+    length = math.ceil(size / math.ceil(size / most))
+    return min(math.ceil(length / BLOCK) * BLOCK, most)
+
+
+def _blocks(segments: Sequence[Segment], shapes: Sequence[tuple[int, ...]]) -> Blocks:
+    """Return the blocks of a bucket, by their numbers among those of all arrays."""
+    ends = list(itertools.accumulate((num_blocks(math.prod(shape)) for shape in shapes), initial=0))
+    return blocks_of([(ends[each.array] + each.start // BLOCK, _size(each)) for each in segments])
 
 
 def is_split(size: int, max_elements: int = int(BUCKET_MB * 1e6 / BYTES_OF_FLOAT)) -> bool:

@@ -10,9 +10,11 @@ from mxtrain.cluster import ps_lite, unix_sockets
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.config.components import stores
 from mxtrain.core.errors import RestartMe
+from mxtrain.data.fields import Array
 from mxtrain.kvstore import shared_servers
 from mxtrain.kvstore.allreduce.store import AllreduceStore
 from mxtrain.kvstore.shared_servers import SharedServersStore
+from mxtrain.optim.sums import block_tables
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Device, KVStore, NDArray, SummingStore
 
@@ -39,16 +41,30 @@ def _servers(name: str) -> KVStore:
         return mx.kv.create(name)
 
 
-def new_arrays(kv: SummingStore, keys: Sequence[str], sizes: Sequence[int], context: Device) -> list[NDArray]:
+def new_arrays(
+    kv: SummingStore,
+    keys: Sequence[str],
+    sizes: Sequence[int],
+    context: Device,
+    lengths: Sequence[Array] = (),
+) -> list[NDArray]:
     """Return zeros of these sizes, known to the store by these keys; where it can it adds them where they are.
 
-    All workers call it, with the same keys of the same sizes, and none continues before all have.
+    The blocks of an array there have these `lengths`. All workers call it, with the same keys of the same sizes, and
+    none continues before all have.
     """
     if isinstance(kv, (AllreduceStore, SharedServersStore)) and context == mx.cpu():
-        return kv.new_arrays(keys, sizes)
+        return kv.new_arrays(keys, sizes, lengths)
     arrays = [mx.nd.zeros((size,), ctx=context) for size in sizes]
     kv.init(list(keys), arrays)
     return arrays
+
+
+def tables_of(kv: SummingStore, keys: Sequence[str]) -> list[Array] | None:
+    """Return the tables of arrays, which the store can round while it adds them; None where it cannot, or not all."""
+    if not isinstance(kv, (AllreduceStore, SharedServersStore)) or kv.num_workers != block_tables.NUM_WORKERS:
+        return None
+    return [kv.tables[key] for key in keys] if all(key in kv.tables for key in keys) else None
 
 
 def push_sums(kv: SummingStore, key: str, array: NDArray, is_rounded: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Sequence
 
+from mxtrain import native
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.data.fields import Array
 from mxtrain.kvstore.buckets import Buckets
@@ -16,8 +17,11 @@ from mxtrain.kvstore.limbs import WideBlocks
 from mxtrain.kvstore.store import open_store
 from mxtrain.models.parameters import weights
 from mxtrain.models.parameters.running_statistics import num_elements
+from mxtrain.optim.sums import squares
+from mxtrain.optim.sums.block_tables import Rounding
 from mxtrain.optim.sums.gradients import compute_gradient_in
 from mxtrain.optim.sums.grid import Grid
+from mxtrain.optim.sums.squares import Measured
 from mxtrain.runtime import mx
 from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray, Parameter, SummingStore
@@ -40,9 +44,12 @@ class WorkerSums(NamedTuple):
     devices: Sequence[OnDevice]
     statistics: Buckets | None  # none: no statistics move
     wide_blocks: WideBlocks
+    rounding: Rounding | None = None  # by who adds them; none: gradients are on their grid when they are sent
 
     def start(self, gradients: Sequence[NDArray]) -> None:
         """Send the gradients as they will be once all pending computation of them is done."""
+        if self.rounding is not None:
+            self.rounding.start()
         for each in reversed(self.devices):  # as a backward pass comes to them
             each.buckets.start_allreduce(each.among(gradients))
 
@@ -53,6 +60,14 @@ class WorkerSums(NamedTuple):
             self.statistics.finish_allreduce(statistics)
         for each in reversed(self.devices):
             each.buckets.finish_allreduce(each.among(gradients))
+
+    def measure(self, gradients: Sequence[NDArray]) -> Measured:
+        """Return what the sums come to, which `gradients` hold."""
+        if self.rounding is None:
+            return squares.measure(gradients)
+        for each in self.devices:
+            each.buckets.wait()
+        return self.rounding.measured()
 
     def sum_again(self, is_wide: Array, grid: Grid, gradients: Sequence[NDArray]) -> None:
         """Replace the blocks of sums that are wide on any worker by sums of all their digits."""
@@ -77,11 +92,13 @@ def open_sums(
     threshold: float,
     group: WorkerGroup,
     is_rounded: bool,
+    grid: Grid | None = None,
 ) -> WorkerSums:
     """Return the sums of the store `kvstore`, after the first worker's weights and statistics were sent to all.
 
     From here on the gradients of `parameters` are computed in their buckets. `statistics` have `num_rows` rows; a
-    `threshold` compresses gradients; `is_rounded` they travel between hosts in bfloat16.
+    `threshold` compresses gradients; `is_rounded` they travel between hosts in bfloat16. On a `grid` they are summed,
+    and where all workers find that it can be so, left to be rounded to it by who adds them.
     """
     kv = open_store(kvstore, group)
     trained = [each for each in parameters if each.grad_req != "null"]
@@ -92,7 +109,20 @@ def open_sums(
         for name, numbers in _by_device(trained)
     ]
     rows = _open_rows(kv, statistics, num_rows)
-    return WorkerSums(devices, rows, WideBlocks(kv, [math.prod(each.shape) for each in trained]))
+    wide_blocks = WideBlocks(kv, [math.prod(each.shape) for each in trained])
+    return WorkerSums(devices, rows, wide_blocks, _open_rounding(devices, grid, group))
+
+
+def _open_rounding(devices: Sequence[OnDevice], grid: Grid | None, group: WorkerGroup) -> Rounding | None:
+    """Return the rounding to a grid by who adds gradients, where all workers can leave it to them."""
+    if grid is None:
+        return None
+    is_possible = grid.in_place and len(devices) == 1 and native.OPERATORS is not None
+    rounding = devices[0].buckets.rounding(grid) if is_possible else None
+    if group.sum([rounding is None])[0]:
+        return None
+    grid.is_left_to_sums = rounding is not None
+    return rounding
 
 
 def _by_device(trained: Sequence[Parameter]) -> list[tuple[str, list[int]]]:

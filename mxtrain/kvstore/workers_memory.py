@@ -15,10 +15,12 @@ from typing import Callable
 
 import numpy as np
 
-from mxtrain.data.fields import Array
+from mxtrain import native
 from mxtrain.kvstore import connections, shared_arrays
 from mxtrain.kvstore.owners import messages
-from mxtrain.kvstore.shared_servers import HEAD, MEMORY
+from mxtrain.kvstore.shared_arrays import Shared
+from mxtrain.kvstore.shared_servers import ADDS_ONLY, HEAD, MEMORY, PLACE_NUMBERS
+from mxtrain.optim.sums import block_tables
 from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray
 
@@ -31,7 +33,7 @@ class WorkersMemory:
 
     def __init__(self, number: int, num_workers: int, fail: Callable[[Exception], None]):
         self._number, self._num_workers, self._fail = number, num_workers, fail
-        self._arrays: defaultdict[int, dict[int, Array]] = defaultdict(dict)
+        self._arrays: defaultdict[int, dict[int, Shared]] = defaultdict(dict)
         threading.Thread(target=self._run, name="memory", daemon=True).start()
 
     def add(self, key: int, pushed: NDArray, stored: NDArray) -> None:
@@ -43,8 +45,8 @@ class WorkersMemory:
         if not arrays:
             pushed.copyto(stored)
         else:
-            shared_arrays.add_in_place(arrays)
-            memory(stored)[:] = arrays[0][:1]
+            shared_arrays.add_shared(arrays, slice(0, len(arrays[0].numbers)))
+            memory(stored)[:] = arrays[0].numbers[:1]
 
     def _run(self) -> None:
         try:
@@ -73,13 +75,18 @@ class WorkersMemory:
             if file is None:
                 return False
             count, num_arrays = HEAD.unpack(messages.receive_bytes(connection, HEAD.size))
-            places = messages.receive_array(connection, 3 * min(num_arrays, MOST_ARRAYS), np.int64)
+            places = messages.receive_array(
+                connection, PLACE_NUMBERS * min(num_arrays, MOST_ARRAYS), np.int64
+            )
         except (OSError, EOFError):  # its death, which others see to
             return False
         numbers = shared_arrays.map_file(file, count)
-        for key, start, size in places.reshape(-1, 3).tolist():
+        for key, start, size, start_of_table, num_blocks in places.reshape(-1, PLACE_NUMBERS).tolist():
             if not 0 <= start < start + size <= count:
                 raise ValueError(f"an array of {size} numbers at {start} of {count}")
-            self._arrays[key][rank] = numbers[start : start + size]
-        connection.sendall(connections.ACCEPTED)
+            table = shared_arrays.table_at(numbers, start_of_table, num_blocks)
+            if num_blocks and not block_tables.is_whole(table, size):
+                raise ValueError(f"an array of {size} numbers, and blocks of others")
+            self._arrays[key][rank] = Shared(numbers[start : start + size], table)
+        connection.sendall(ADDS_ONLY if native.OPERATORS is None else connections.ACCEPTED)
         return True

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 INTERFACE = (
-    8  # of the functions below; a checkout that was updated may hold what was built from its older sources
+    9  # of the functions below; a checkout that was updated may hold what was built from its older sources
 )
 
 _built: Any

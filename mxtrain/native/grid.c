@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "rounding.h"
+
 static size_t length_from(size_t start, size_t count) {
     return count - start < BLOCK_LENGTH ? count - start : BLOCK_LENGTH;
 }
@@ -24,14 +26,14 @@ static void add_block(double *restrict total, const float *restrict values, size
 
 /* What the other does to a total of zeros, of which the numbers are floats. */
 static void round_block(float *restrict total, const float *restrict values, size_t length, int exponent, int reach) {
-    double rounder = ldexp(1.5, exponent + 52), limit = ldexp(1.0, exponent + reach);
-    for (size_t i = 0; i < length; i++) total[i] = (float)(0.0 + on_grid(values[i], rounder, limit));
+    Unit unit = unit_of(exponent, reach);
+    for (size_t i = 0; i < length; i++) total[i] = on_unit(values[i], unit);
 }
 
 /* The same where the numbers are. */
 static void round_in_place(float *values, size_t length, int exponent, int reach) {
-    double rounder = ldexp(1.5, exponent + 52), limit = ldexp(1.0, exponent + reach);
-    for (size_t i = 0; i < length; i++) values[i] = (float)(0.0 + on_grid(values[i], rounder, limit));
+    Unit unit = unit_of(exponent, reach);
+    for (size_t i = 0; i < length; i++) values[i] = on_unit(values[i], unit);
 }
 
 static void to_floats(const double *restrict total, float *restrict values, size_t length) {

@@ -338,7 +338,7 @@ static PyMethodDef methods[] = {
 };
 
 /* Count it up here and in __init__.py when a function takes or returns something else. */
-#define INTERFACE 8
+#define INTERFACE 9
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

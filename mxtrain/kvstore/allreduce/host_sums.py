@@ -14,7 +14,7 @@ from mxtrain.data.fields import Array
 from mxtrain.kvstore import shared_arrays
 from mxtrain.kvstore.allreduce.partition import PIECE, SMALL, chunks, owned
 from mxtrain.kvstore.allreduce.peers import Peers
-from mxtrain.kvstore.shared_arrays import CHUNK
+from mxtrain.kvstore.shared_arrays import CHUNK, Shared
 
 # A worker that has begun with a piece has been signalled by all that they have done with the one before it.
 NUM_SLOTS = 2
@@ -33,6 +33,11 @@ class HostSums:
         self._slots = np.split(self.new_rows(NUM_SLOTS * PIECE), NUM_SLOTS, axis=1)
         self._slot = 0
 
+    @property
+    def is_all(self) -> bool:
+        """Return whether there are no workers elsewhere."""
+        return self._across is None
+
     def new_rows(self, count: int) -> Array:
         """Return zeros in memory that the workers share, a row of so many numbers for each; all call it."""
         num_rows = len(self._others) + 1
@@ -48,18 +53,21 @@ class HostSums:
         own: Array = rows[self._index]
         return own
 
-    def add_rows(self, rows: Array) -> None:
-        """Replace each of the workers' rows by their sum; all call this with the same ones, once theirs is there."""
+    def add_shared(self, arrays: Sequence[Shared]) -> None:
+        """Replace each of the workers' arrays by their sum, which lie in their `new_rows`.
+
+        All call this with the same ones, once theirs is there.
+        """
         self._meet()
-        own = owned(rows.shape[1], self._index, len(rows))
-        others = [each[own] for number, each in enumerate(rows) if number != self._index]
+        rows = [each.numbers for each in arrays]
         if self._across is None:
-            shared_arrays.add_in_place([rows[self._index][own], *others])
-            self._meet()
-            return
-        self._sum_over_hosts(rows)
-        if self._index:
-            rows[self._index] = rows[0]
+            others = [each for number, each in enumerate(arrays) if number != self._index]
+            own = owned(len(rows[0]), self._index, len(rows))
+            shared_arrays.add_shared([arrays[self._index], *others], own)
+        else:
+            self._sum_over_hosts(rows)
+            if self._index:
+                rows[self._index][:] = rows[0]
         self._meet()
 
     def add(self, numbers: Array) -> None:
@@ -103,10 +111,11 @@ class HostSums:
         self._sum_over_hosts(rows)
         piece[:] = rows[0]
 
-    def _sum_over_hosts(self, rows: Array) -> None:
+    def _sum_over_hosts(self, rows: Array | Sequence[Array]) -> None:
         """Have the leader's row replaced by the sum of all hosts' rows."""
         assert self._across is not None
-        total, *terms = rows[:, owned(rows.shape[1], self._index, len(rows))]
+        own = owned(len(rows[0]), self._index, len(rows))
+        total, *terms = (row[own] for row in rows)
         for term in terms:
             np.add(total, term, out=total)
         if self._index == 0:

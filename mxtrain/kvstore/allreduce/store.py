@@ -21,6 +21,8 @@ from mxtrain.kvstore import shared_arrays
 from mxtrain.kvstore.allreduce import peers
 from mxtrain.kvstore.allreduce.host_sums import HostSums
 from mxtrain.kvstore.allreduce.network_sums import NetworkSums
+from mxtrain.kvstore.shared_arrays import Shared
+from mxtrain.optim.sums import block_tables
 from mxtrain.runtime import mx
 from mxtrain.runtime.memory import memory
 from mxtrain.runtime.types import NDArray
@@ -41,9 +43,9 @@ class AllreduceStore:
         self.rank, self.num_workers = rank, len(numbers)
         self._peers = peers.connect(rank, numbers, seconds)
         self._host, self._network, self._add = _summation(self._peers, hosts)
-        self._rows: dict[
-            str, Array
-        ] = {}  # of arrays that are added where they are: those of the host's workers
+        # Arrays that are added where they are: those of the host's workers.
+        self._shared: dict[str, tuple[Shared, ...]] = {}
+        self.tables: dict[str, Array] = {}  # of this worker's, where no worker is elsewhere
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._pending: Counter[str] = Counter()
         self._changed = threading.Condition()
@@ -64,23 +66,35 @@ class AllreduceStore:
         if total[0] != own * self.num_workers:
             raise RuntimeError(f"other workers sum others than {text}")
 
-    def new_arrays(self, keys: Sequence[str], sizes: Sequence[int]) -> list[NDArray]:
-        """Return zeros of these sizes, in memory that the host's workers share, known to the store by these keys."""
+    def new_arrays(
+        self, keys: Sequence[str], sizes: Sequence[int], lengths: Sequence[Array] = ()
+    ) -> list[NDArray]:
+        """Return zeros of these sizes, in memory that the host's workers share, known to the store by these keys.
+
+        Their blocks have these `lengths`.
+        """
         if self._host is None:
             arrays = [mx.nd.zeros((size,)) for size in sizes]
         else:
-            arrays = self._new_shared(self._host, keys, sizes)
+            arrays = self._new_shared(self._host, keys, sizes, lengths)
         self.init(keys, arrays)
         return arrays
 
-    def _new_shared(self, host: HostSums, keys: Sequence[str], sizes: Sequence[int]) -> list[NDArray]:
-        starts, count = shared_arrays.lay_out(sizes)
+    def _new_shared(
+        self, host: HostSums, keys: Sequence[str], sizes: Sequence[int], lengths: Sequence[Array]
+    ) -> list[NDArray]:
+        layout = shared_arrays.lay_out(sizes, [*map(len, lengths)])
         made: list[Array] = []
-        self._put(START, lambda: made.append(host.new_rows(count)))
+        self._put(START, lambda: made.append(host.new_rows(layout.room)))
         self.wait(START)
-        places = [slice(start, start + size) for start, size in zip(starts, sizes)]
-        self._rows.update((key, made[0][:, place]) for key, place in zip(keys, places))
-        return [shared_arrays.in_memory(host.own_row(made[0])[place]) for place in places]
+        of_workers = [layout.within(row) for row in made[0]]
+        own = layout.within(host.own_row(made[0]))
+        for each, of_blocks in zip(own, lengths):
+            block_tables.fill(each.table, of_blocks)
+        self._shared.update(zip(keys, zip(*of_workers)))
+        if host.is_all and lengths:
+            self.tables.update((key, each.table) for key, each in zip(keys, own))
+        return [shared_arrays.in_memory(each.numbers) for each in own]
 
     def pushpull(self, key: str, value: NDArray, is_rounded: bool = False) -> None:
         """Have `value` replaced by its sum over all workers, once what MXNet was asked to write to it is there.
@@ -134,9 +148,9 @@ class AllreduceStore:
     def _add_array(self, key: str, array: NDArray, is_rounded: bool) -> None:
         if self._network is not None:
             self._network.is_rounded = is_rounded
-        if self._host is not None and key in self._rows:
+        if self._host is not None and key in self._shared:
             array.wait_to_read()
-            self._host.add_rows(self._rows[key])
+            self._host.add_shared(self._shared[key])
             return
         if array.context.device_type.startswith("cpu"):
             self._add(memory(array))

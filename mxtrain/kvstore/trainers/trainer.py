@@ -119,8 +119,8 @@ def open_trainer(
     The stock gluon Trainer does both within its first step, after the first forward pass has used weights that the
     store then replaces; over several processes that races with the first gradients, which may be taken for weights.
     `statistics` are the parameters that workers sum besides the gradients, in `num_rows` rows; a `threshold` compresses
-    the gradients; `is_rounded` they travel between hosts in bfloat16. Where weights have `owners` these get the sums of
-    gradients, that are on `grid`.
+    the gradients; `is_rounded` they travel between hosts in bfloat16. Sums of gradients are on `grid`; where weights
+    have `owners` these get them.
     """
     if owners is not None:
         return OwnersTrainer(parameters, owners, group, grid)
@@ -128,7 +128,7 @@ def open_trainer(
         return RemoteTrainer(parameters, optimizer, kvstore, group)
     sums = None
     if stores.is_cluster(kvstore):
-        sums = open_sums(kvstore, parameters, statistics, num_rows, threshold, group, is_rounded)
+        sums = open_sums(kvstore, parameters, statistics, num_rows, threshold, group, is_rounded, grid)
     if len({each.list_data()[0].context for each in parameters}) > 1:
         return StagesTrainer(parameters, optimizer, sums)
     return local_trainer.open_local(parameters, optimizer, kvstore, sums)

@@ -24,7 +24,7 @@ class UpdatesOnWorkers:
 
     def gradient_norm(self, gradients: Sequence[NDArray]) -> float:
         """Return the norm of the sums, which are the same on all workers."""
-        found = squares.measure(gradients)
+        found = squares.measure(gradients) if self.sums is None else self.sums.measure(gradients)
         self._maxima = found.maxima
         return precision.norm_of(found.squares)
 

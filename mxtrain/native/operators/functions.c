@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "operator.h"
+#include "rounded_sums.h"
 #include "squares.h"
 #include "update.h"
 
@@ -35,4 +36,9 @@ EXPORTED void mxtrain_squares(const float *const *arrays, const size_t *counts, 
         squares[at] = (float)square(arrays[at], counts[at], maxima);
         maxima += (counts[at] + SQUARE_BLOCK - 1) / SQUARE_BLOCK;
     }
+}
+
+/* Add two arrays block by block. */
+EXPORTED void mxtrain_add_rounded(float *one, float *other, Block *of_one, Block *of_other, size_t num_blocks) {
+    add_rounded(one, other, of_one, of_other, num_blocks);
 }

@@ -87,6 +87,8 @@ class ExactAccumulator(GradientAccumulator):
     def _add(self, gradients: Sequence[NDArray], is_last: bool = False) -> None:
         if self.learns:
             self._learn(gradients)
+        if self.grid.is_left_to_sums and self.grid.exponents is not None:
+            return
         if self.waits:
             self.grid.add([memory(gradient) for gradient in gradients], is_last)
             return

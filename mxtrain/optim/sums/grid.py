@@ -61,6 +61,7 @@ class Grid:
         # A single gradient has no more digits on a grid than before.
         self.dtype = np.dtype(np.float32 if is_single else np.float64)
         self.in_place = in_place
+        self.is_left_to_sums = False  # who adds workers' gradients rounds them (`block_tables.py`)
         self.totals = [np.zeros(size, self.dtype) for size in sizes] if has_totals and not in_place else []
         self.is_empty = True  # whatever the totals hold
         # Absolute value in each block of the finished totals.
