@@ -110,7 +110,7 @@ def step_gradients(context: TrainContext, loss_scale: float) -> GradientAccumula
 def step_statistics(context: TrainContext) -> StepStatistics:
     """Return the running statistics of the step that begins."""
     return StepStatistics(
-        context.net,
+        context.moving,
         context.devices,
         context.sample_counter,
         num_micro_batches=context.job.plan.batch.num_micro_batches,

@@ -98,7 +98,7 @@ def average(net: Block, counter: SampleCounter, group: WorkerGroup) -> None:
 
 
 class StepStatistics:
-    """The running statistics of one step: each micro-batch starts from the same ones, and `apply` takes the mean.
+    """The running statistics of a step, `moving`: each micro-batch starts from the same, and `apply` takes the mean.
 
     There is a context for each copy of the net: where the layers of one lie on several, that of its answer.
     `num_micro_batches` and `batch_size` are those of a whole step, over its `num_workers` workers.
@@ -106,7 +106,7 @@ class StepStatistics:
 
     def __init__(
         self,
-        net: Block,
+        moving: Sequence[Parameter],
         contexts: Sequence[Device],
         counter: SampleCounter,
         num_micro_batches: int,
@@ -114,7 +114,7 @@ class StepStatistics:
         num_workers: int,
     ):
         self.contexts, self.counter = list(contexts), counter
-        self.parameters = parameters(net)
+        self.parameters = moving
         # One micro-batch on one device leaves its own mean there.
         self.is_single_batch = num_micro_batches == 1 and len(contexts) == 1 and num_workers == 1
         self.start = {
