@@ -26,7 +26,9 @@ def part(name, folder, *more):
     return Extension(
         f"mxtrain.native.{name}",
         sources=sorted(str(path) for path in Path(folder).glob("*.c")),
-        depends=sorted(str(path) for path in {*Path(folder).glob("*.h"), *Path("mxtrain/native").glob("*.h")}),
+        depends=sorted(
+            str(path) for path in {*Path(folder).glob("*.h"), *Path("mxtrain/native").glob("*.h")}
+        ),
         extra_compile_args=[*FLAGS, *more],
         extra_link_args=list(more),
         libraries=["m"],
