@@ -166,3 +166,30 @@ def test_weights_are_folded_once_for_pictures_of_any_size() -> None:
             parameter = net.collect_params()[name]
             parameter.set_data(mx.nd.zeros_like(parameter.data()))
         assert net(pictures[0]).asnumpy().tobytes() == found[0].tobytes()
+
+
+def test_a_net_that_answers_does_so_on_each_device_by_that_ones_weights_and_trains_as_before() -> None:
+    devices = [mx.cpu(0), mx.cpu(1)]
+    with build_net.compiling("off"):
+        net = zoo.build("mobilenetv3_small", 5)
+        net.initialize(mx.init.Xavier(magnitude=12), ctx=devices)
+        net.hybridize(static_alloc=True, static_shape=True)
+        pictures = [mx.nd.random.normal(shape=(2, 3, 64, 64), ctx=device) for device in devices]
+        net(pictures[0])
+        last = [each for name, each in net.collect_params().items() if name.endswith("weight")][-1]
+        last.data(devices[1])[:] += 1  # what copies of a net that trains never are: different
+        right = [net(data).asnumpy() for data in pictures]
+        before = _gradient(net, pictures[0], last)
+        assert before.any() and np.abs(right[0] - right[1]).max() > np.abs(right[0]).max()
+        assert graph_rewrites.answer_by(net, joined_layers.for_answers)
+        for _ in range(2):  # the second time by what the first has looked up
+            for data, expected in zip(pictures, right):
+                assert_close(net(data).asnumpy(), expected)
+        assert _gradient(net, pictures[0], last).tobytes() == before.tobytes()
+
+
+def _gradient(net: Any, data: Any, parameter: Any) -> Any:
+    with mx.autograd.record(train_mode=False):
+        loss = net(data).square().sum()
+    loss.backward()
+    return parameter.grad(data.context).asnumpy()
