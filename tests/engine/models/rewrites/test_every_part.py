@@ -225,7 +225,7 @@ CELLS = (gluon.rnn.RNNCell, gluon.rnn.LSTMCell, gluon.rnn.GRUCell)
     "make", [*CELLS, gluon.rnn.RNN, gluon.rnn.LSTM, gluon.rnn.GRU], ids=lambda make: make.__name__
 )
 def test_recurrent_nets_learn(make: Any) -> None:
-    mx.random.seed(1)  # three units with a ReLU, as RNN has, let nothing through for one seed in eight
+    mx.random.seed(3)  # three units with a ReLU, as RNN has, let nothing through for one seed in eight
     net = make(np.int64(3), input_size=2)
     net.initialize()
     with mx.autograd.record():
