@@ -37,7 +37,10 @@ PANEL = 16  # channels come in whole ones
 LARGE, SMALL = 4, 2  # tiles of outputs
 LARGE_TILES_UP_TO = 128 * 256  # weights: four times as many transformed ones are slow to read
 # The inputs times outputs of a convolution of 3 x 3 that cost as much as what one channel takes to change its order.
-PAYS_A_CHANNEL = 20
+PAYS_A_CHANNEL = 24
+A_POOLED_CHANNEL = (
+    10  # of these: oneDNN pools arrays in plain order in ten times the time that its own order takes
+)
 
 
 Entry = Tuple[int, int]  # an output: of which node, and which
@@ -156,7 +159,10 @@ def _pays(net: Net, stretch: Sequence[_Layer]) -> bool:
     ends = {(layer.end, 0) for layer in stretch}
     outside = {entry for layer in stretch for entry in layer.taken} - ends
     changed = sum(net.shape([*entry])[1] for entry in outside)
-    changed += sum(_sizes(net, each)[1] for each in stretch if _is_taken_by_others(net, each, stretch))
+    for layer in stretch:
+        if _is_taken_by_others(net, layer, stretch):
+            pooled = any(net.node(user)["op"] == "Pooling" for user in net.users.get(layer.end, ()))
+            changed += _sizes(net, layer)[1] * (A_POOLED_CHANNEL if pooled else 1)
     saved = sum(math.prod(_sizes(net, each)) for each in stretch if _tile(net, each))
     return bool(saved) and saved >= PAYS_A_CHANNEL * changed
 

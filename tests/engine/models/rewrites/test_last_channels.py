@@ -160,6 +160,18 @@ def test_a_convolution_that_takes_more_channels_than_it_gives_begins_no_stretch(
     assert_close(forward(ours, values), forward(plain, values))
 
 
+@pytest.mark.parametrize(("channels", "stays"), [(64, True), (320, False)])
+def test_what_is_pooled_behind_few_multiplications_stays_mxnets(channels: int, stays: bool) -> None:
+    data = mx.sym.var("data", dtype="float32")
+    pooled = mx.sym.Pooling(
+        layer(data, "a", channels), kernel=(2, 2), stride=(2, 2), pool_type="max", name="pooled"
+    )
+    shape = (2, channels, 8, 8)
+    ours, values = joined_layers.for_answers(pooled, {"data": shape}), values_of(pooled, shape)
+    assert (CONVOLUTION not in operators(ours)) == stays
+    assert_close(forward(ours, values), forward(pooled, values))
+
+
 def test_without_operators_graphs_stay_mxnets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "OPERATORS", None)
     assert not OURS & set(operators(joined_layers.for_answers(blocks(64), {"data": (2, 64, 9, 9)})))
