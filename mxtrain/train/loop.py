@@ -81,7 +81,7 @@ def train(
         evaluator = Evaluator(context, stop_requests, report.write, report.evaluating)
         synchronized_step: int | None = None
         alarm, records = LossAlarm(), StepRecords(context, pipeline, report, observe)
-        report.initialise_seconds, report.lap = context.clock.lap_apart(), context.clock.lap_apart
+        report.initialise_seconds, report.lap = context.clock.lap_apart(), context.clock.rest
 
         if evaluator.is_due(state) or not _is_finished(context, state):
             observer.begin(context.net, state.step, length.epoch_of(state.step))

@@ -62,6 +62,11 @@ class StageClock:
         seconds, self._last = now - self._last, now
         return seconds
 
+    def rest(self) -> float:
+        """Return the time since the last lap, with that of laps behind the last step, which no other one will take."""
+        behind, self._seconds = sum(self._seconds.values()), {}
+        return behind + self.lap_apart("end")
+
     def take(self) -> dict[str, Any]:
         """Return the times of a step, all since they were taken last, by their names in records, to the microsecond."""
         taken = {stage: round(each, 6) for stage, each in self._seconds.items()}

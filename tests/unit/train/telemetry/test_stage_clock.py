@@ -44,3 +44,13 @@ def test_all_parts_add_up_to_the_time_since_the_last_record(sample_steps: int) -
         of_compute = sum(found[f"{stage}_seconds"] for stage in COMPUTE_STAGES)
         assert of_compute == pytest.approx(found["compute_seconds"], abs=1e-9)
     assert not any(clock.take()[f"{stage}_seconds"] for stage in STEP_STAGES)
+
+
+def test_what_is_lapped_behind_the_last_step_is_the_rest() -> None:
+    clock = StageClock()
+    clock.lap("other")
+    clock.take()
+    before = clock._last
+    clock.lap("synchronize")
+    time.sleep(0.01)
+    assert clock.rest() == pytest.approx(clock._last - before) and clock.rest() < 0.01
