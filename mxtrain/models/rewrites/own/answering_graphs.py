@@ -44,16 +44,23 @@ class Net(NamedTuple):
     def is_relu(self, place: int) -> bool:
         return norm_relus.is_relu(self.node(place))
 
-    def is_product(self, place: int) -> bool:
-        """Return whether this convolution is a product of all channels at a place with weights in float32."""
+    def is_convolution(self, place: int) -> bool:
+        """Return whether this is a convolution of all channels, in MXNet's order, with weights in float32."""
         node, attributes = self.node(place), self.attributes(place)
         return (
             node["op"] == "Convolution"
-            and numbers(attributes, "kernel") == (1, 1)
-            and not any(numbers(attributes, "pad"))
             and int(attributes.get("num_group", 1)) == 1
             and attributes.get("layout", "None") in ("None", "NCHW")
             and are_float32(self.node(node["inputs"][1][0]))
+        )
+
+    def is_product(self, place: int) -> bool:
+        """Return whether this is such a convolution, of each place by itself."""
+        attributes = self.attributes(place)
+        return (
+            self.is_convolution(place)
+            and numbers(attributes, "kernel") == (1, 1)
+            and not any(numbers(attributes, "pad"))
         )
 
 

@@ -20,7 +20,6 @@ from mxtrain.models.rewrites.graph_rewrites import (
     Inputs,
     Replacement,
     Shapes,
-    are_float32,
     numbers,
     with_replaced,
 )
@@ -38,9 +37,8 @@ LARGE, SMALL = 4, 2  # tiles of outputs
 LARGE_TILES_UP_TO = 128 * 256  # weights: four times as many transformed ones are slow to read
 # The inputs times outputs of a convolution of 3 x 3 that cost as much as what one channel takes to change its order.
 PAYS_A_CHANNEL = 24
-A_POOLED_CHANNEL = (
-    10  # of these: oneDNN pools arrays in plain order in ten times the time that its own order takes
-)
+# Of these a channel that is pooled counts for: oneDNN pools arrays in plain order in ten times the time of its own.
+A_POOLED_CHANNEL = 10
 
 
 Entry = Tuple[int, int]  # an output: of which node, and which
@@ -130,21 +128,18 @@ def _entry(net: Net, place: int, at: int) -> Entry:
 
 def _is_ours(net: Net, place: int) -> bool:
     """Return whether this is a convolution for which there is an operator."""
-    node, attributes = net.node(place), net.attributes(place)
-    if node["op"] != "Convolution":
+    if not net.is_convolution(place):
         return False
-    data, kernel = net.shape(node["inputs"][0]), numbers(attributes, "kernel")
+    attributes, data = net.attributes(place), net.shape(net.node(place)["inputs"][0])
+    kernel = numbers(attributes, "kernel")
     return (
         len(data) == OF_PICTURES
         and kernel in [(each, each) for each in KERNELS]
         and (numbers(attributes, "stride") or (1, 1)) in [(each, each) for each in STRIDES]
         and (numbers(attributes, "pad") or (0, 0)) == (kernel[0] // 2,) * 2
         and (numbers(attributes, "dilate") or (1, 1)) == (1, 1)
-        and int(attributes.get("num_group", 1)) == 1
         and not data[1] % PANEL
         and not int(attributes["num_filter"]) % PANEL
-        and attributes.get("layout", "None") in ("None", "NCHW")
-        and are_float32(net.node(node["inputs"][1][0]))
         and _has_parameters(net, place)
     )
 

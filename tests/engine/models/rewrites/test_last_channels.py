@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from mxtrain import native
-from mxtrain.models.nets import zoo
-from mxtrain.models.rewrites import graph_rewrites, joined_layers
+from mxtrain.models.rewrites import joined_layers
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import CONVOLUTION, CONVOLUTION_SUM, CONVOLUTION_WEIGHTS
-from mxtrain.train.net import build_net
+from tests.support.nets.answering import weights_taken_once
 from tests.support.nets.symbols import forward, operators
 from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
@@ -178,26 +177,4 @@ def test_without_operators_graphs_stay_mxnets(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_weights_are_transformed_once_for_pictures_of_any_size() -> None:
-    with build_net.compiling("off"):
-        net = zoo.build("resnet18_v1b", 5)
-        net.initialize(mx.init.Xavier())
-        net.hybridize(static_alloc=True, static_shape=True)
-        pictures = [mx.nd.random.normal(shape=shape) for shape in ((2, 3, 64, 64), (1, 3, 96, 80))]
-        right = [net(data).asnumpy() for data in pictures]
-        made: list[Any] = []
-
-        def make(*graph_and_shapes: Any) -> Any:
-            made.append(joined_layers.for_answers(*graph_and_shapes))
-            return made[-1]
-
-        assert graph_rewrites.answer_by(net, make)
-        found = [net(data).asnumpy() for data in pictures]
-        for each, expected in zip(found, right):
-            assert_close(each, expected)
-        nodes = json.loads(made[0].tojson())["nodes"]
-        weights = [node for node in nodes if node["op"] in CONVOLUTION_WEIGHTS.values()]
-        assert len(weights) == 19
-        for node in weights:
-            parameter = net.collect_params()[nodes[node["inputs"][0][0]]["name"]]
-            parameter.set_data(mx.nd.zeros_like(parameter.data()))
-        assert net(pictures[0]).asnumpy().tobytes() == found[0].tobytes()
+    assert len(weights_taken_once("resnet18_v1b", CONVOLUTION_WEIGHTS.values(), assert_close)) == 19

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from mxtrain.runtime.own_operators import (
     POINTWISE_SUM,
 )
 from mxtrain.train.net import build_net
+from tests.support.nets.answering import weights_taken_once
 from tests.support.nets.symbols import forward, operators
 from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
@@ -143,29 +143,7 @@ def test_a_net_that_onednn_joins_as_a_whole_stays_its_own() -> None:
 
 
 def test_weights_are_folded_once_for_pictures_of_any_size() -> None:
-    with build_net.compiling("off"):
-        net = zoo.build("mobilenetv3_small", 5)
-        net.initialize(mx.init.Xavier())
-        net.hybridize(static_alloc=True, static_shape=True)
-        pictures = [mx.nd.random.normal(shape=shape) for shape in ((2, 3, 64, 64), (1, 3, 96, 80))]
-        right = [net(data).asnumpy() for data in pictures]
-        made: list[Any] = []
-
-        def make(*graph_and_shapes: Any) -> Any:
-            made.append(joined_layers.for_answers(*graph_and_shapes))
-            return made[-1]
-
-        assert graph_rewrites.answer_by(net, make)
-        found = [net(data).asnumpy() for data in pictures]
-        for each, expected in zip(found, right):
-            assert_close(each, expected)
-        nodes = json.loads(made[0].tojson())["nodes"]
-        folded = [nodes[node["inputs"][0][0]]["name"] for node in nodes if node["op"] == FOLDED_NORM]
-        assert folded
-        for name in folded:
-            parameter = net.collect_params()[name]
-            parameter.set_data(mx.nd.zeros_like(parameter.data()))
-        assert net(pictures[0]).asnumpy().tobytes() == found[0].tobytes()
+    assert weights_taken_once("mobilenetv3_small", [FOLDED_NORM], assert_close)
 
 
 def test_a_net_that_answers_does_so_on_each_device_by_that_ones_weights_and_trains_as_before() -> None:
