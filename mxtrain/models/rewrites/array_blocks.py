@@ -55,9 +55,11 @@ def outputs_in_blocks(graph: Graph, shapes: Shapes) -> set[int]:
             is_known = sources[0] in known
         elif _passes_blocks(graph, position):
             is_known = known.issuperset(sources)
-        else:
-            is_known = of_convolution(graph, shapes, position) == WHOLE and _has_small_kernel(
-                graph, shapes, position
+        else:  # a cast of a convolution gives a plain array
+            is_known = (
+                node["op"] == "Convolution"
+                and of_convolution(graph, shapes, position) == WHOLE
+                and _has_small_kernel(graph, shapes, position)
             )
         if is_known and _is_foreseen(graph, shapes, position):
             known.add(position)

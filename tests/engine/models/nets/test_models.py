@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import json
 import logging
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any, NamedTuple
-from unittest import mock
+from typing import Any
 
 import numpy as np
 import pytest
 
-from mxtrain.config import autocast_costs
 from mxtrain.config.components.zoo import gluoncv_names
 from mxtrain.core.errors import UsageError
-from mxtrain.core.system import kernels
-from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.contract import of_pictures
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import initializers
 from mxtrain.runtime import gluoncv, mx
-from tests.support.amp import ALL_NARROW, needs_bf16
-from tests.support.nets.rounded_inputs import with_rounded_inputs
+from tests.support.nets.classifier_steps import CPU, train_once
 
-ROOT = Path(__file__).resolve().parents[4]
-CPU, PICTURES = [mx.cpu()], 4
 # Modules of gluoncv.model_zoo whose nets classify pictures.
 CLASSIFYING = {
     "alexnet",
@@ -58,12 +46,6 @@ CLASSIFYING = {
 }
 
 
-def input_size(name: str) -> int:
-    if name.startswith("cifar"):
-        return 32
-    return 299 if name.startswith(("inception", "xception")) else 331 if name.startswith("nasnet") else 224
-
-
 def test_names_are_gluoncvs_classifiers() -> None:
     found = set()
     for name, function in gluoncv.model_zoo.model_zoo._models.items():
@@ -81,136 +63,11 @@ def test_a_name_leads_to_the_function_that_gluoncv_calls() -> None:
         assert found is gluoncv.model_zoo.model_zoo._models[name], name
 
 
-class Step(NamedTuple):
-    """The mean loss of some pictures, and all gradients as one vector."""
-
-    loss: float
-    gradient: np.ndarray
-
-
-def pictures(size: int) -> Any:
-    """Return pictures that differ, of large patches: BatchNorm blows up what little does between those of noise."""
-    patches = np.random.default_rng(0).standard_normal((PICTURES, 3, 4, 4)).astype(np.float32)
-    return mx.nd.array(patches.repeat(-(-size // 4), axis=2).repeat(-(-size // 4), axis=3)[..., :size, :size])
-
-
-def built(name: str, size: int, narrowing: Autocast | None = None) -> Any:
-    net = zoo.build(name, 5)
-    initializers.initialize(net, "msra", CPU, seed=0)
-    zoo.compile(net, name, CPU, of_pictures(size, 5), narrowing, PICTURES)
-    return net
-
-
-def step_of(net: Any, size: int) -> Step:
-    mx.random.seed(1)
-    with mx.autograd.record():
-        output = net(pictures(size)).astype("float32")
-        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(output, mx.nd.arange(PICTURES))
-    loss.backward()
-    assert output.shape == (PICTURES, 5)
-    gradients = [p.grad().asnumpy().ravel() for p in net.collect_params().values() if p.grad_req != "null"]
-    gradient = np.concatenate(gradients).astype(np.float64)
-    assert np.isfinite(gradient).all() and gradient.any()
-    return Step(float(loss.mean().asscalar()), gradient)
-
-
-def train_once(name: str, size: int) -> Step:
-    return step_of(built(name, size), size)
-
-
 @pytest.mark.parametrize(
     "name", ["small_cnn", "small_resnet", "resnet18_v1b", "mobilenetv2_0.25", "cifar_resnet20_v1"]
 )
 def test_a_net_by_name_trains(name: str) -> None:
     train_once(name, 32)
-
-
-class Narrow(NamedTuple):
-    """A step in bfloat16 beside the same one in float32, and beside float32's operators on rounded inputs."""
-
-    kernels: str
-    share: float  # of the FLOPs that run in bfloat16
-    loss: float  # over float32's
-    length: float  # of the gradient, over that of float32's
-    length_of_rounded: (
-        float  # the same of float32's operators, with their inputs and gradients rounded to bfloat16
-    )
-    cosine: float  # of the gradient and float32's
-    cosine_of_rounded: float
-
-    @property
-    def is_float32_but_for_rounding(self) -> bool:
-        """With random weights and few pictures a deep net's gradient turns with any bit: so by what rounding does."""
-        turned = 1 - self.cosine <= 0.05 + 1.5 * (1 - self.cosine_of_rounded)
-        return turned and abs(self.loss - 1) < 0.1 and 0.5 < self.length / self.length_of_rounded < 2
-
-
-def narrow_and_wide(name: str, size: int) -> Narrow:
-    """Train a step in both, in bfloat16 all that can run so; for a process of its own, whose graphs stay rewritten."""
-    times = autocast_costs.of_run("bf16", str(ALL_NARROW))
-    assert times
-    narrowing = Autocast(times)
-    wide = train_once(name, size)
-    narrow = step_of(built(name, size, narrowing), size)
-    with mock.patch("mxtrain.models.autocast.autocast.with_casts", with_rounded_inputs):
-        of_rounded = step_of(built(name, size, Autocast(times)), size)
-    length, *others = (float(np.linalg.norm(step.gradient)) for step in (wide, narrow, of_rounded))
-    cosines = [
-        float(step.gradient @ wide.gradient) / (length * other)
-        for step, other in zip((narrow, of_rounded), others)
-    ]
-    share = narrowing.forecast.share
-    lengths = [other / length for other in others]
-    return Narrow(kernels.onednn(), share, narrow.loss / wide.loss, *lengths, *cosines)
-
-
-def in_a_process(name: str, cap: str) -> Narrow:
-    """After large nets, oneDNN fails small ones in the same process now and then."""
-    code = f"import json; from {__name__} import narrow_and_wide; found = narrow_and_wide({name!r}, {input_size(name)})"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}; print(json.dumps(found))"],
-        cwd=ROOT,
-        env={**os.environ, **({kernels.MAX_CPU_ISA: cap} if cap else {})},
-        capture_output=True,
-        text=True,
-        timeout=800,
-    )
-    assert done.returncode == 0, done.stderr
-    return Narrow(*json.loads(done.stdout.splitlines()[-1]))
-
-
-NO_GRAPH = ("resnet50_v1b_gn", "resnet101_v1b_gn")
-FEWER = {kernels.AMX: "AVX512_CORE_BF16"}.get(kernels.onednn(), "AVX512_CORE")
-
-
-@needs_bf16
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("cap", ["", pytest.param(FEWER, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(each, marks=[pytest.mark.slow] * (each != "cifar_resnet20_v2"))
-        for each in gluoncv_names.GLUONCV_CLASSIFIERS
-    ],
-)
-def test_every_classifier_trains_in_bfloat16_as_in_float32(name: str, cap: str) -> None:
-    """With the instructions that the CPU has, and without its best for bfloat16."""
-    found = in_a_process(name, cap)
-    print(
-        f"{name} with oneDNN's {found.kernels}{'' if found.kernels == kernels.AMX else ', not AMX'}: {found}"
-    )
-    assert found.share > 0.9 or name in NO_GRAPH
-    assert found.is_float32_but_for_rounding, found
-
-
-@pytest.mark.skipif(kernels.bf16_problem() is None, reason="the test above trains them in float32 too")
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", gluoncv_names.GLUONCV_CLASSIFIERS)
-def test_every_classifier_trains(name: str) -> None:
-    code = f"from {__name__} import train_once; train_once({name!r}, {input_size(name)})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_layer_that_is_never_called_is_refused() -> None:
