@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,6 +12,12 @@ import pytest
 
 from mxtrain.core.system import kernels
 
+SIMULATE = "MXTRAIN_TEST_SIMULATED_BF16"  # set by tests of bfloat16 where the CPU has none
+if os.environ.get(SIMULATE):
+    from tests.support.nets import simulated_bfloat16
+
+    _to_the_end = contextlib.ExitStack()  # of the process
+    _to_the_end.enter_context(simulated_bfloat16.simulated())
 problem = kernels.bf16_problem()
 needs_bf16 = pytest.mark.skipif(problem is not None, reason=f"--amp bf16 {problem}")
 # With AVX-512 alone bfloat16 is emulated, and a net of tokens is faster in float32.

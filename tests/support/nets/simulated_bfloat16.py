@@ -21,7 +21,7 @@ LISTS = ("TRAINING_REWRITES", "JUDGING_REWRITES", "RECORDED_REWRITES")
 def simulated() -> Iterator[None]:
     """A block in which nets that are compiled for bfloat16 are as on a CPU that has it, but for its products."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(kernels, "onednn", lambda: KERNELS))
+        stack.enter_context(mock.patch.object(kernels, "onednn", lambda *_: KERNELS))
         for name in LISTS:
             rewrites = (*getattr(chosen_rewrites, name), with_rounded_outputs)
             stack.enter_context(mock.patch.object(chosen_rewrites, name, rewrites))
