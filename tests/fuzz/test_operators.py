@@ -18,6 +18,7 @@ PROGRAMS = {
     "expanded": (["channels", "few_columns", "gate", "norm", "plane", "pointwise"], 30, 1000),
     "layer_norm": ([], 100, 3000),
     "lstm": (["product"], 30, 2000),
+    "packed_dense": (["product"], 30, 1000),
     "pointwise": (["few_columns"], 30, 1000),
     "reduction": ([], 200, 5000),
     "scores": ([], 200, 5000),

@@ -21,7 +21,7 @@ from mxtrain.models.rewrites import (
     pooled_first,
 )
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
-from mxtrain.models.rewrites.own import channel_runs, last_channels, plain_layers
+from mxtrain.models.rewrites.own import channel_runs, last_channels, packed_denses, plain_layers
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Symbol
 
@@ -38,6 +38,7 @@ OWN_LAYERS = (
     plain_layers.with_plain_layers,
     last_channels.with_last_channels,
     channel_runs.with_judged_runs,
+    packed_denses.with_packed_denses,
 )
 BARRIER = "__end_of_joined"  # ends the names of nodes that fit no pattern of MXNet's
 

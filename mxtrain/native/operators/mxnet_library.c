@@ -73,6 +73,8 @@ static const Operator *const operators[] = {
     &convolution_sum_operator,
     &lstm_weights_operator,
     &lstm_operator,
+    &packed_weights_operator,
+    &packed_dense_operator,
 };
 
 #define NUM_OPERATORS ((int)(sizeof operators / sizeof *operators))

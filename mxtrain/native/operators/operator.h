@@ -60,7 +60,7 @@ extern const Operator folded_norm_operator, pointwise_operator, pointwise_sum_op
 extern const Operator gated_pointwise_sum_operator, gate_operator, expanded_operator;
 extern const Operator convolution_weights_operator, biased_weights_operator, normed_weights_operator;
 extern const Operator biased_normed_weights_operator, convolution_operator, convolution_sum_operator;
-extern const Operator lstm_weights_operator, lstm_operator;
+extern const Operator lstm_weights_operator, lstm_operator, packed_weights_operator, packed_dense_operator;
 extern const Operator norm_operator, depthwise_norm_operator, norm_depthwise_norm_operator;
 
 extern int num_threads; /* that an operator computes with */

@@ -45,12 +45,12 @@ void put_rows_into_panels(Matrix from, size_t rows, size_t depth, float *panels)
 }
 
 /* A block of the product: `count` rows, at most ROWS, which the compiler knows, and up to 16 columns. */
-INLINE void multiply_block(const size_t count, Matrix left, const float *panel, size_t depth, size_t columns, float *out,
-                           size_t stride, Into into) {
+INLINE void multiply_block(const size_t count, Matrix left, const float *panel, size_t depth, Ahead ahead, size_t columns,
+                           float *out, size_t stride, Into into) {
     __m256 sums[ROWS][2];
 #pragma GCC unroll 6
     for (size_t row = 0; row < count; row++) sums[row][0] = sums[row][1] = _mm256_setzero_ps();
-    add_products(count, left, panel, PANEL, depth, sums);
+    add_products_and_ask(count, left, panel, PANEL, depth, ahead, sums);
 #pragma GCC unroll 6
     for (size_t row = 0; row < count; row++, out += stride) {
         if (columns == PANEL) {
@@ -69,15 +69,15 @@ INLINE void multiply_block(const size_t count, Matrix left, const float *panel, 
 }
 
 /* The product of a panel and of `count` rows, at most ROWS. */
-INLINE void multiply_rows(size_t count, Matrix left, const float *panel, size_t depth, size_t columns, float *out,
-                          size_t stride, Into into) {
+INLINE void multiply_rows(size_t count, Matrix left, const float *panel, size_t depth, Ahead ahead, size_t columns,
+                          float *out, size_t stride, Into into) {
     switch (count) {
-    case 1: multiply_block(1, left, panel, depth, columns, out, stride, into); break;
-    case 2: multiply_block(2, left, panel, depth, columns, out, stride, into); break;
-    case 3: multiply_block(3, left, panel, depth, columns, out, stride, into); break;
-    case 4: multiply_block(4, left, panel, depth, columns, out, stride, into); break;
-    case 5: multiply_block(5, left, panel, depth, columns, out, stride, into); break;
-    default: multiply_block(6, left, panel, depth, columns, out, stride, into);
+    case 1: multiply_block(1, left, panel, depth, ahead, columns, out, stride, into); break;
+    case 2: multiply_block(2, left, panel, depth, ahead, columns, out, stride, into); break;
+    case 3: multiply_block(3, left, panel, depth, ahead, columns, out, stride, into); break;
+    case 4: multiply_block(4, left, panel, depth, ahead, columns, out, stride, into); break;
+    case 5: multiply_block(5, left, panel, depth, ahead, columns, out, stride, into); break;
+    default: multiply_block(6, left, panel, depth, ahead, columns, out, stride, into);
     }
 }
 
@@ -87,7 +87,7 @@ FMA void multiply(Matrix left, const float *panels, size_t panel_rows, size_t fi
         const float *panel = panels + first * panel_rows + first_row * PANEL;
         Matrix block = left;
         for (size_t row = 0; row < rows; row += ROWS, block.numbers += ROWS * left.row)
-            multiply_rows(least(rows - row, ROWS), block, panel, depth, least(columns - first, PANEL),
+            multiply_rows(least(rows - row, ROWS), block, panel, depth, (Ahead){NULL, 0}, least(columns - first, PANEL),
                           out + row * stride + first, stride, into);
     }
 }
@@ -130,7 +130,8 @@ FMA void multiply_panels(const float *left, const float *panels, size_t panel_ro
         block.numbers = left;
         for (size_t at = 0; at < row_panels(rows); at++, block.numbers += ROWS * depth) {
             size_t row = first_of_panel(rows, at), count = first_of_panel(rows, at + 1) - row;
-            multiply_rows(count, block, panel, depth, least(columns - first, PANEL), out + row * stride + first, stride,
+            Ahead ahead = part_of_panel(panel + panel_rows * PANEL, depth, at, row_panels(rows));
+            multiply_rows(count, block, panel, depth, ahead, least(columns - first, PANEL), out + row * stride + first, stride,
                           into);
         }
     }
