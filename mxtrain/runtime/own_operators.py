@@ -39,6 +39,8 @@ CONVOLUTION, CONVOLUTION_SUM = "mxtrain_convolution", "mxtrain_convolution_sum"
 LSTM_WEIGHTS, LSTM = "mxtrain_lstm_weights", "mxtrain_lstm"
 # Dense layers of nets that answer: packed weights, of weights and a bias, and layers; outputs.
 PACKED_WEIGHTS, PACKED_DENSE = "mxtrain_packed_weights", "mxtrain_packed_dense"
+# All that make weights of parameters.
+WEIGHTS = (FOLDED_NORM, *CONVOLUTION_WEIGHTS.values(), LSTM_WEIGHTS, PACKED_WEIGHTS)
 LAYER_NORM = "mxtrain_layer_norm"  # of data, gamma and beta, over the last axis; eps
 CROSS_ENTROPY = "mxtrain_cross_entropy"  # of scores and labels, over the last axis; smoothing
 DENSE = "mxtrain_dense"  # of data, weights and a bias; outputs

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 from mxtrain.models.compiled_graphs import OperatorByPurpose, OperatorForAnswers
 from mxtrain.runtime import mx
-from mxtrain.runtime.own_operators import CONVOLUTION_WEIGHTS, FOLDED_NORM, LSTM_WEIGHTS, PACKED_WEIGHTS
+from mxtrain.runtime.own_operators import WEIGHTS
 from mxtrain.runtime.types import Block, NDArray, Symbol
 
 Graph = Mapping[str, Any]
@@ -32,13 +32,7 @@ ByPurpose = Mapping[str, Sequence[Rewrite]]  # what a graph is put through besid
 # Takes a node and its inputs in the new graph, adds nodes, and returns the position of the one with the output.
 Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
 # Operators whose inputs are computed of parameters alone, wherever they are.
-OF_PARAMETERS = (
-    FOLDED_NORM,
-    *CONVOLUTION_WEIGHTS.values(),
-    LSTM_WEIGHTS,
-    PACKED_WEIGHTS,
-    "_rnn_param_concat",
-)
+OF_PARAMETERS = (*WEIGHTS, "_rnn_param_concat")
 FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
 PLAIN_AXES = "(0, 1, 2, 3)"  # of a transposition that moves none
 CASTS = ("Cast", "amp_cast")  # a user's own, and those of mixed precision
