@@ -89,6 +89,7 @@ def test_other_layers_stay(monkeypatch: pytest.MonkeyPatch) -> None:
         dense(weight=mx.sym.var("weight") * 2),  # which is computed
     ):
         assert PACKED_DENSE not in operators(rewritten(symbol, shape))
+    assert PACKED_DENSE not in operators(rewritten(dense(), (2, packed_denses.MOST_INPUTS + 1)))
     assert PACKED_DENSE in operators(rewritten(dense(), shape))
     monkeypatch.setattr(kernels, "onednn", lambda: "AVX512_CORE")
     assert PACKED_DENSE not in operators(rewritten(dense(), shape))
