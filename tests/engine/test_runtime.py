@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mxtrain.core.system import kernels, machine
+from tests.support.breadth import slow_cases
 from tests.support.processes.fresh_python import ROOT, answer, run
 
 CORES = machine.usable_cores()
@@ -434,7 +435,7 @@ def test_a_second_start_takes_the_kept_functions_of_the_operators(tmp_path: Path
     assert len(list((tmp_path / "mxtrain").iterdir())) == 1
 
 
-@pytest.mark.parametrize(("asked", "workspaces"), [({}, 1), ({"MXNET_CPU_TEMP_COPY": "4"}, 4)])
+@pytest.mark.parametrize(("asked", "workspaces"), [({}, 1), *slow_cases(({"MXNET_CPU_TEMP_COPY": "4"}, 4))])
 def test_operators_share_a_workspace_unless_asked_otherwise(asked: dict[str, str], workspaces: int) -> None:
     """What is in memory after eight searches more than after the first is workspaces other than that one's."""
     kept, workspace = answer(

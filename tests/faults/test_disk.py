@@ -35,6 +35,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=20)
 
 
+@pytest.mark.slow  # tests/e2e/ends/test_kill.py has a full disk, of one process
 def test_a_full_disk_ends_the_job_and_with_room_it_resumes(
     disk: Path, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:

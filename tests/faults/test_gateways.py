@@ -93,6 +93,7 @@ def stranger(host: NamespaceHost, user: int, *targets: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow  # in small: tests/unit/cluster/gateway/test_gateway.py
 def test_strangers_on_other_hosts_and_other_users_reach_nothing_and_move_nothing(
     tmp_path: Path, data: list[str]
 ) -> None:
@@ -113,7 +114,8 @@ def test_strangers_on_other_hosts_and_other_users_reach_nothing_and_move_nothing
     assert all("1 attempt" in each for each in job.output().values()), job.output()
 
 
-@pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow  # in small: tests/unit/cluster/gateway/test_gateway.py; the next test restarts over hosts
+@pytest.mark.parametrize("place", [0, 1])
 def test_a_gateway_that_dies_is_named_and_the_job_goes_on_with_another(
     place: int, tmp_path: Path, data: list[str], held_undisturbed: tuple[object, ...]
 ) -> None:

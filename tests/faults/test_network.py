@@ -34,6 +34,7 @@ def cut_in_the_middle(folder: Path, *flags: str) -> Iterator[tuple[TwoHostJob, N
             job.kill()
 
 
+@pytest.mark.slow  # in small: tests/unit/cluster/test_coordinator_connections.py
 @pytest.mark.system
 @pytest.mark.timeout(240)
 def test_after_a_cut_that_heals_both_hosts_resume(

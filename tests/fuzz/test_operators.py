@@ -26,11 +26,16 @@ PROGRAMS = {
 }
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("operators")
+
+
 @pytest.fixture(scope="module", params=PROGRAMS)
-def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program(request: pytest.FixtureRequest, folder: Path) -> Path:
     name = request.param
     sources = [f"operators/{each}.c" for each in (name, *PROGRAMS[name][0])]
-    return sanitized.built(tmp_path_factory.mktemp(name), Path(__file__).with_name(f"{name}.c"), *sources)
+    return sanitized.built(folder, Path(__file__).with_name(f"{name}.c"), *sources)
 
 
 @pytest.mark.parametrize("is_long", [False, pytest.param(True, marks=pytest.mark.slow)])

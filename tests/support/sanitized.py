@@ -23,20 +23,33 @@ BUILD = [
 
 
 def built(folder: Path, program: Path, *tested: str) -> Path:
-    """Return a program of this source and of the files it tests, all that need no Python; skips without a compiler."""
+    """Return a program of this source and of the files it tests, all that need no Python; skips without a compiler.
+
+    What programs of one folder have in common is compiled once.
+    """
     files = [path for pattern in tested or ["*.c"] for path in sorted(NATIVE.glob(pattern))]
-    sources = [program, *(path for path in files if not path.stem.endswith("module"))]
+    sources = [path for path in files if not path.stem.endswith("module")]
     empty = folder / "empty.c"
-    empty.write_text("int main(void) { return 0; }\n")
-    if shutil.which("cc") is None or _build(folder / "empty", [empty]).returncode:
-        pytest.skip("needs a C compiler with sanitizers")
-    done = _build(folder / program.stem, sources)
+    if not empty.exists():
+        empty.write_text("int main(void) { return 0; }\n")
+        if shutil.which("cc") is None or _compile(folder / "empty", empty).returncode:
+            pytest.skip("needs a C compiler with sanitizers")
+    objects = [_object(folder, source) for source in sources]
+    done = _compile(folder / program.stem, program, *objects, "-lm")
     assert done.returncode == 0, done.stderr
     return folder / program.stem
 
 
-def _build(program: Path, sources: list[Path]) -> subprocess.CompletedProcess[str]:
-    line = ["cc", *BUILD, f"-I{NATIVE}", f"-I{NATIVE / 'operators'}", "-o", program, *sources, "-lm"]
+def _object(folder: Path, source: Path) -> Path:
+    made = folder / f"{source.stem}.o"
+    if not made.exists():
+        done = _compile(made, "-c", source)
+        assert done.returncode == 0, done.stderr
+    return made
+
+
+def _compile(made: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    line = ["cc", *BUILD, f"-I{NATIVE}", f"-I{NATIVE / 'operators'}", "-o", made, *words]
     return subprocess.run(line, capture_output=True, text=True, timeout=120)
 
 

@@ -19,9 +19,9 @@ import pytest
 import yaml
 
 from mxtrain.launch import k8s
-from tests.support.commands import ROOT
+from tests.support.commands import ROOT, Command
 from tests.support.hosts.two_hosts import NamespaceHost, need, two_hosts
-from tests.support.jobs.short_run import FLAGS, assert_same_weights, is_under_way
+from tests.support.jobs.short_run import FLAGS, assert_same_weights, is_under_way, run_alone
 from tests.support.runs import wait_until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -115,18 +115,18 @@ def wait_for_all(running: Pods) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(
-    hosts: tuple[NamespaceHost, NamespaceHost], digits: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    folder = tmp_path_factory.mktemp("plain")
-    with pods(hosts, rendered("plain", digits, folder / "run"), folder) as running:
+def undisturbed(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
+    return run_alone(command, digits, tmp_path_factory.mktemp("alone"))
+
+
+@pytest.mark.slow  # the next test has the other form, and tests/unit/launch/test_k8s.py what this one renders
+def test_plain_jobs_train(
+    hosts: tuple[NamespaceHost, NamespaceHost], digits: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    with pods(hosts, rendered("plain", digits, tmp_path / "run"), tmp_path) as running:
         assert set(running) == {"digits-scheduler-0", "digits-server-0", "digits-worker-0", "digits-worker-1"}
         assert set(wait_for_all(running).values()) == {0}
-    return folder / "run"
-
-
-def test_plain_jobs_train(undisturbed: Path) -> None:
-    assert (undisturbed / "metrics.jsonl").exists()
+    assert_same_weights(tmp_path / "run", undisturbed)
 
 
 def test_a_jobset_restarts_after_a_killed_pod_and_ends_with_the_same_weights(

@@ -13,9 +13,17 @@ from typing import Callable, Iterator, Sequence
 
 import pytest
 
-from tests.support.commands import ROOT
+from tests.support.commands import ROOT, Command
 from tests.support.hosts.two_hosts import NamespaceHost, reached_by_ssh, two_hosts
-from tests.support.jobs.short_run import ENDLESS, FLAGS, MIDDLE, STEPS, assert_same_weights, is_under_way
+from tests.support.jobs.short_run import (
+    ENDLESS,
+    FLAGS,
+    MIDDLE,
+    STEPS,
+    assert_same_weights,
+    is_under_way,
+    run_alone,
+)
 from tests.support.process_tree import command_line
 from tests.support.runs import newest, records, wait_until
 
@@ -92,13 +100,10 @@ def lan(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Iterator[Lan]
 
 
 @pytest.fixture(scope="module")
-def one_host(lan: Lan, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run on the first host alone, which no fault disturbs."""
-    out = tmp_path_factory.mktemp("one_host")
-    line = lan.command(out)
-    line[line.index("-m") + 1 : line.index("--num-workers")] = ["mxtrain.fit", "--kvstore", "dist_sync"]
-    subprocess.run(line, cwd=ROOT, check=True, capture_output=True, timeout=100)
-    assert [each["loss"] for each in records(out) if each["kind"] == "train"][-1] < 1
+def one_host(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
+    """The run of one process, which no fault disturbs."""
+    out = run_alone(command, digits, tmp_path_factory.mktemp("one_host"))
+    assert records(out, "train")[-1]["loss"] < 1
     return out
 
 
@@ -152,6 +157,7 @@ def test_a_death_on_either_host_restarts_both(
     assert lan.is_empty_in(1)
 
 
+@pytest.mark.slow  # tests/unit/cluster/test_resume_step.py has the step that is chosen for such disks
 def test_hosts_without_a_shared_disk_resume_from_the_common_step(lan: Lan, one_host: Path) -> None:
     out = lan.own_disk / "run"
     outs = [root / out.relative_to("/") for root in lan.roots]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.breadth import slow_cases
 from tests.support.jobs.cluster_jobs import ended, job
 
 NUM_STEPS = 12
@@ -103,7 +104,7 @@ def compare_adamw(group: Any, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("work", "num_servers"),
-    [(compare_sgd, 2), pytest.param(compare_adamw, 1, marks=pytest.mark.slow), (compare_adamw, 3)],
+    [(compare_adamw, 3), *slow_cases((compare_adamw, 1), (compare_sgd, 2))],
 )
 def test_one_worker_makes_the_weights_of_a_trainer_without_servers(
     work: Any, num_servers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,12 +12,16 @@ import pytest
 
 from tests.support import runs
 from tests.support.amp import needs_bf16
+from tests.support.breadth import slow_cases
 from tests.support.commands import ROOT
 from tests.support.comparing import assert_close
 from tests.support.processes import warm_start
 
 BEFORE = ROOT / "tests" / "golden" / "runs_before"
-RUNS = ("sgd_ema", "adam_loss_scale", pytest.param("adam_bf16", marks=needs_bf16), "dist_sync", "dist_async")
+RUNS = (
+    *("adam_loss_scale", pytest.param("adam_bf16", marks=needs_bf16), "dist_async"),
+    *slow_cases("sgd_ema", "dist_sync"),
+)
 # Where kernels or wheels are not those that wrote the folders, sums are rounded otherwise: 1e-5. A bias before a norm
 # has no gradient but such rounding, of which Adam makes whole steps. A run in bf16 goes on with other operators.
 ROUNDING, OTHER_OPERATORS = {"adam_loss_scale": 1e-3, "adam_bf16": 1e-2}, ("adam_bf16",)

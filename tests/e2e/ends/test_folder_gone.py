@@ -11,6 +11,7 @@ from typing import Callable
 import pytest
 
 from mxtrain.core.errors import USAGE
+from tests.support.breadth import slow_cases
 from tests.support.jobs.shapes_run import flags
 from tests.support.runs import has_step, wait_until, warm_started
 
@@ -30,7 +31,7 @@ def remove_metrics(out: Path) -> None:
     (out / "metrics.jsonl").unlink()
 
 
-@pytest.mark.parametrize("take", [remove, move, remove_metrics])
+@pytest.mark.parametrize("take", [move, *slow_cases(remove, remove_metrics)])
 def test_one_process_says_so_in_one_line(shapes: Path, tmp_path: Path, take: Callable[[Path], None]) -> None:
     out = tmp_path / "run"
     with warm_started(*flags(shapes, out), *LONG) as run:

@@ -227,6 +227,7 @@ def refused_for_room(done: subprocess.CompletedProcess[str], out: Path, reason: 
     assert "Traceback" not in done.stderr and not is_writing(out)
 
 
+@pytest.mark.slow  # the next test has a disk that is full
 def test_no_room_for_a_checkpoint(straight: Path, shapes: Path, tmp_path: Path, command: Command) -> None:
     """A limit on file sizes stands for a full disk. With room again, the same command ends as if nothing had been."""
     out = copy_of(straight, tmp_path)

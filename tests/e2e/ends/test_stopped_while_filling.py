@@ -17,6 +17,7 @@ from mxtrain.data.decode import pixel_cache
 from mxtrain.data.records import record_writer
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.records.record_writer import RecordWriter, open_alone
+from tests.support.breadth import slow_cases
 from tests.support.process_tree import roles
 from tests.support.runs import wait_until, warm_started
 
@@ -50,7 +51,10 @@ def assert_nothing_came_of_it(out: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "number", "code"),
-    [("ram", signal.SIGTERM, SIGTERM), ("disk", signal.SIGINT, SIGINT), ("disk", signal.SIGUSR1, RESTART_ME)],
+    [
+        ("ram", signal.SIGTERM, SIGTERM),
+        *slow_cases(("disk", signal.SIGINT, SIGINT), ("disk", signal.SIGUSR1, RESTART_ME)),
+    ],
 )
 def test_alone(slow_to_decode: Path, tmp_path: Path, kind: str, number: int, code: int) -> None:
     with warm_started(*flags(slow_to_decode, tmp_path, "--cache", kind)) as run:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.breadth import slow_cases
 from tests.support.commands import Command
 from tests.support.jobs.shapes_run import FLAGS, curve
 from tests.support.runs import records
@@ -15,7 +16,7 @@ OWN = "tests.support.user_code.user_data"
 FLAGS_OF_TWO_EPOCHS = [*FLAGS, "--epochs", "2", "--schedule", "constant"]
 
 
-@pytest.mark.parametrize("source", ["dataset", "batches"])
+@pytest.mark.parametrize("source", ["batches", *slow_cases("dataset")])
 def test_it_trains_evaluates_and_goes_on_in_the_middle(source: str, tmp_path: Path, command: Command) -> None:
     flags = [*FLAGS_OF_TWO_EPOCHS, *(["--augment", "none"] if source == "batches" else [])]
     data = ["--train", f"{OWN}:{source}", "--val", f"{OWN}:held_out", "--num-classes", "2"]

@@ -10,6 +10,7 @@ import pytest
 
 from mxtrain.core.errors import DATA
 from mxtrain.core.opencv import cv2
+from tests.support.breadth import slow_cases
 from tests.support.commands import Command
 from tests.support.data.pictures import picture
 from tests.support.runs import assert_same_end, curve
@@ -54,9 +55,7 @@ TEXT_NETS = {
 }
 
 
-@pytest.mark.parametrize(
-    "task", ["lm", "sequence_classification", pytest.param("token_classification", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("task", ["sequence_classification", *slow_cases("lm", "token_classification")])
 def test_texts_train_to_the_bits_of_their_pack(task: str, tmp_path: Path, command: Command) -> None:
     source_type, net = TEXT_NETS[task]
     lines = [{"text": "ab " * (number % 5 + 1), "label": "yn"[number % 2]} for number in range(24)]

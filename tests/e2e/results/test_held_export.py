@@ -11,6 +11,7 @@ import pytest
 from mxtrain.core.errors import UsageError
 from mxtrain.export import Export, export, exporting
 from mxtrain.export.symbol_export import PARAMS, SYMBOL
+from tests.support.breadth import slow_cases
 from tests.support.commands import Command
 from tests.support.processes import peak_memory
 from tests.tasks.data import steps
@@ -43,7 +44,7 @@ def both(run: Path, out: Path, to: str, **options: bool) -> tuple[Export, Export
     return held, whole
 
 
-@pytest.mark.parametrize("from_pixels", [False, True])
+@pytest.mark.parametrize("from_pixels", [True, *slow_cases(False)])
 def test_files_for_mxnet_are_those_of_the_whole_net(
     pictures_run: Path, tmp_path: Path, from_pixels: bool
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Iterator
 import pytest
 
 from mxtrain.report import __main__ as report
+from tests.support.breadth import slow_cases
 from tests.support.commands import ROOT
 from tests.support.hosts.browser import Tab, browser
 from tests.support.jobs import recorded_run
@@ -78,11 +79,8 @@ def plots(tab: Tab) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("width", "scheme"),
     [
-        (1280, "dark"),
-        (400, "light"),
-        # The two others cross the same.
-        pytest.param(1280, "light", marks=pytest.mark.slow),
-        pytest.param(400, "dark", marks=pytest.mark.slow),
+        (400, "dark"),  # narrow, and not as a page is by itself
+        *slow_cases((1280, "dark"), (400, "light"), (1280, "light")),
     ],
 )
 def test_every_plot_holds_data_and_no_request_leaves(
@@ -156,7 +154,10 @@ def test_a_page_can_be_read_and_used_without_a_mouse(chromium: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     "has_policy", [False, pytest.param(True, marks=pytest.mark.slow)]
 )  # the first is harder
-def test_nothing_of_a_run_is_markup_or_script(chromium: Any, tmp_path: Path, has_policy: bool) -> None:
+@pytest.mark.parametrize("num_runs", [2, *slow_cases(1)])  # two are compared, by all that one shows
+def test_nothing_of_a_run_is_markup_or_script(
+    chromium: Any, tmp_path: Path, has_policy: bool, num_runs: int
+) -> None:
     """Also where no policy would stop it."""
     folder = tmp_path / "<img src=x onerror=alert('pwned')>"
     recorded_run.write(folder, classes=HOSTILE, **{f"flag{i}": text for i, text in enumerate(HOSTILE)})
@@ -166,25 +167,24 @@ def test_nothing_of_a_run_is_markup_or_script(chromium: Any, tmp_path: Path, has
     for word in ("alpha", "conv0_weight", "damaged, skipped", "val_top5_accuracy", "Tesla T4"):
         text = text.replace(word, f"val_{hostile}" if word.startswith("val_") else hostile)
     (folder / "metrics.jsonl").write_text(text)
-    for folders in ((folder,), (folder, other)):
-        path = page_of(*folders)
-        text = path.read_text()
-        if has_policy:  # which stops a script that came in
-            path.write_text(text.replace("</main>", "</main><script>document.title = 'pwned'</script>"))
-        else:
-            path.write_text(re.sub('<meta http-equiv="Content-Security-Policy"[^>]*>', "", text))
-        tab = Tab(chromium, 400)
-        page = tab.open(path)
-        for node in page.locator("#layers .plot, #classes .plot").all():
-            node.hover()  # which shows texts of its own
-        assert page.title() != "pwned" and tab.asked == [path.as_uri()]
-        assert not [each for each in tab.said if not (has_policy and "Content Security Policy" in each)]
-        assert page.locator("[onerror], [onmouseover], svg a, img[src=x]").count() == 0
-        assert page.locator("script").count() == 3 + has_policy and page.locator("main b").count() == 0
-        assert SHORT in page.locator("#classes svg text").all_text_contents()
-        assert page.locator(f"text={HOSTILE[1]}").count()  # it is there, as text
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400
-        tab.close()
+    path = page_of(*(folder, other)[:num_runs])
+    text = path.read_text()
+    if has_policy:  # which stops a script that came in
+        path.write_text(text.replace("</main>", "</main><script>document.title = 'pwned'</script>"))
+    else:
+        path.write_text(re.sub('<meta http-equiv="Content-Security-Policy"[^>]*>', "", text))
+    tab = Tab(chromium, 400)
+    page = tab.open(path)
+    for node in page.locator("#layers .plot, #classes .plot").all():
+        node.hover()  # which shows texts of its own
+    assert page.title() != "pwned" and tab.asked == [path.as_uri()]
+    assert not [each for each in tab.said if not (has_policy and "Content Security Policy" in each)]
+    assert page.locator("[onerror], [onmouseover], svg a, img[src=x]").count() == 0
+    assert page.locator("script").count() == 3 + has_policy and page.locator("main b").count() == 0
+    assert SHORT in page.locator("#classes svg text").all_text_contents()
+    assert page.locator(f"text={HOSTILE[1]}").count()  # it is there, as text
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    tab.close()
 
 
 def folder_of(kind: str, path: Path) -> Path:
@@ -223,11 +223,8 @@ def folder_of(kind: str, path: Path) -> Path:
     "kind",
     [
         "damaged",
-        "regression",
         # What the others' pages say is in tests/unit/report/page/test_page_data.py.
-        pytest.param("earlier version", marks=pytest.mark.slow),
-        pytest.param("no record", marks=pytest.mark.slow),
-        pytest.param("one step, not finite", marks=pytest.mark.slow),
+        *slow_cases("regression", "earlier version", "no record", "one step, not finite"),
     ],
 )
 def test_a_run_with_little_to_show_has_a_page(chromium: Any, tmp_path: Path, kind: str) -> None:

@@ -9,15 +9,12 @@ import pytest
 
 from benchmarks.answering.__main__ import ANSWERS, FROZEN, IN_TRAINING, ONNX, answers_row, training_row
 from benchmarks.step.sides import CHANNELS_LAST, COMPILED, PLAIN, Side
+from tests.support.breadth import slow_cases
 
 
 @pytest.mark.parametrize(
     "net",
-    [
-        "small",
-        "small_gpt",
-        *(pytest.param(f"small_{net}", marks=pytest.mark.slow) for net in ("lstm", "text")),
-    ],
+    ["small", *slow_cases("small_gpt", "small_lstm", "small_text")],
 )
 def test_all_sides_answer_alike(net: str, tmp_path: Path) -> None:
     answers = []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core.system import kernels, machine
+from tests.support.breadth import slow_cases
 from tests.support.processes.fresh_python import answer, run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +28,7 @@ answer = [sorted(mapped), kernels._name(ctypes.CDLL(*mapped)), os.environ.get("O
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("", "Nehalem", "SapphireRapids")]
 
 
-@pytest.mark.parametrize("asked", [None, "Prescott", *OTHERS])
+@pytest.mark.parametrize("asked", ["Prescott", *slow_cases(None), *OTHERS])
 def test_mxnet_takes_the_openblas_that_the_door_has_loaded(
     asked: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +109,7 @@ def test_onednn_says_the_same_of_itself() -> None:
         assert words.replace("AVX2 with Intel DL Boost", "AVX2") == WORDS[taken], asked
 
 
-@pytest.mark.parametrize("asked", ["", "AVX512_CORE_AMX"])
+@pytest.mark.parametrize("asked", ["AVX512_CORE_AMX", *slow_cases("")])
 def test_the_door_starts_onednn_with_the_matrix_units_where_they_are_granted(asked: str) -> None:
     """The second one kills a process whose Linux grants no tiles, unless the door takes it away."""
     code = (

@@ -24,7 +24,7 @@ NUM_NETS = 60
 @pytest.mark.parametrize(
     "blocks",
     [
-        ["sum_of_both", "gated_residual"],
+        pytest.param(["sum_of_both", "gated_residual"], marks=pytest.mark.slow),
         pytest.param(["linear_residual", "fork_of_a_sum"], marks=pytest.mark.slow),
         pytest.param(["doubled", "pooled_sum"], marks=pytest.mark.slow),
         pytest.param(["fork_of_a_convolution", "fork_of_a_norm"], marks=pytest.mark.slow),

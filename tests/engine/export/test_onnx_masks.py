@@ -14,6 +14,7 @@ from mxtrain.export.onnx import onnx_masks
 from mxtrain.runtime import mx
 from mxtrain.tasks.segmentation import Segmentation
 from mxtrain.train.net import build_net
+from tests.support.breadth import slow_cases
 
 pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -35,7 +36,7 @@ SIDE = 64
         ),
     ],
 )
-@pytest.mark.parametrize("aux_weight", ["0.5", "0"])
+@pytest.mark.parametrize("aux_weight", ["0.5", *slow_cases("0")])
 def test_masks_are_those_of_the_net(name: str, aux_weight: str, tmp_path: Path) -> None:
     flags = ["--train", "t.rec", "--task", "segmentation", "--model", name, "--image-size", str(SIDE)]
     task = Segmentation(config.parse([*flags, "--aux-weight", aux_weight]), {"class_names": ["a", "b", "c"]})

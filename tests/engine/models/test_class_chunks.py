@@ -17,6 +17,7 @@ from mxtrain.models.parameters import head_arrays, weights
 from mxtrain.runtime import mx
 from mxtrain.tasks.metrics.metrics import Accuracy, ranks_of_classes
 from mxtrain.train.context import TrainContext
+from tests.support.breadth import slow_cases
 from tests.support.nets.training_steps import QUICK_NET, SIZE, batches, context_of_run, train
 
 CLASSES = 13
@@ -60,7 +61,7 @@ def whole_arrays(context: TrainContext, other: TrainContext) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("flags", "model"),
     [
-        *((f"--loss {loss}", QUICK_NET) for loss in LOSSES),
+        *slow_cases(*((f"--loss {loss}", QUICK_NET) for loss in LOSSES)),
         ("--optimizer adamw --class-weights 1,2,1,0.5,1,1,1,1,1,1,1,1,3 --remat", QUICK_NET),
         ("--loss cross_entropy --clip-norm 0.1", f"{__name__}:dense_net"),
     ],

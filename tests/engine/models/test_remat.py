@@ -50,12 +50,12 @@ def context_of(flags: str) -> TrainContext:
 @pytest.mark.parametrize(
     "flags",
     [
-        "--model small_cnn",
         "--model small_resnet",
         "--freeze 0.*,1.*,3.* --devices cpu:0,1,2",
         *(
             pytest.param(flags, marks=pytest.mark.slow)
             for flags in (
+                "--model small_cnn",
                 "--devices cpu:0,1,2",
                 "--freeze 0.*,1.*",
                 "--model cifar_resnet20_v1 --freeze features.0.*,features.2.* --ema 0.9",

@@ -16,6 +16,7 @@ from mxtrain.optim import extra_optimizers, optimizers
 from mxtrain.optim.update import Update
 from mxtrain.optim.weight_decay import exempt_from_decay, is_bias_or_norm
 from mxtrain.runtime import mx
+from tests.support.breadth import slow_cases
 from tests.support.losses.reference_optimizers import REFERENCES
 
 DECAY, RATES = 0.1, [0.003, 0.03, 0.03, 0.02, 0.0007]
@@ -75,7 +76,7 @@ def weights_on(trainer: Any, device: int) -> list[Any]:
     return [parameter.list_data()[device].asnumpy() for parameter in trainer.parameters]
 
 
-@pytest.mark.parametrize("spec", [*OPTIMIZERS, *NOT_THE_DEFAULTS])
+@pytest.mark.parametrize("spec", [*NOT_THE_DEFAULTS, *slow_cases(*OPTIMIZERS)])
 def test_every_optimizer_is_its_formula_on_every_device(spec: str) -> None:
     name, numbers = parse_optimizer(optim_of(spec))
     trainer = trainer_of(optim_of(spec), devices=2)

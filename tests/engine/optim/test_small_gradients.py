@@ -15,6 +15,7 @@ from mxtrain.optim.sums import grid_units
 from mxtrain.runtime import mx
 from mxtrain.train import state
 from mxtrain.train.step import train_step
+from tests.support.breadth import slow_cases
 from tests.support.nets.training_steps import (
     CLASSES,
     FLAGS,
@@ -94,7 +95,7 @@ def test_each_class_is_learnt_by_a_net_that_is_certain() -> None:
     np.testing.assert_allclose(norms[0], norms[1], rtol=1e-3)
 
 
-@pytest.mark.parametrize("rule", [1, 2])
+@pytest.mark.parametrize("rule", [1, *slow_cases(2)])
 def test_a_run_goes_on_by_the_rule_that_it_began_with(tmp_path: Path, rule: int) -> None:
     """Checkpoints of versions that knew one rule do not name it; a later one's is refused."""
     run = run_of(tmp_path, "--model", NET, "--weight-decay", "0", "--optimizer", "lars")

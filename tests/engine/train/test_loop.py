@@ -11,6 +11,7 @@ from mxtrain.checkpoint import directory
 from mxtrain.core.errors import Stop
 from mxtrain.report.sinks.record import Record
 from mxtrain.train import signals
+from tests.support.breadth import slow_cases
 from tests.support.jobs import loop_run
 from tests.support.jobs.loop_run import RecordHook, records_of, run_of
 
@@ -78,7 +79,7 @@ def test_a_step_is_saved_before_it_is_evaluated(undisturbed: Path) -> None:
     assert newest is not None and newest.state["score"] is not None
 
 
-@pytest.mark.parametrize("step", [1, 2, STEPS_OF_EPOCH, STEPS_OF_EPOCH + 1, STEPS - 1])
+@pytest.mark.parametrize("step", [2, STEPS_OF_EPOCH, *slow_cases(1, STEPS_OF_EPOCH + 1, STEPS - 1)])
 def test_a_stop_at_any_step_is_saved_and_moves_nothing(
     step: int, packed: Path, undisturbed: Path, tmp_path: Path
 ) -> None:

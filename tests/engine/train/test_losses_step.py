@@ -10,6 +10,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import step
 from mxtrain.train.context import TrainContext
+from tests.support.breadth import slow_cases
 from tests.support.losses.reference_losses import log_softmax
 from tests.support.nets.training_steps import CLASSES, QUICK_RESNET, SIZE, batches, context_of_run
 
@@ -38,9 +39,9 @@ def expected_loss(context: TrainContext, micro_batch: int, smoothing: float) -> 
     return float(np.concatenate(losses).mean())
 
 
-@pytest.mark.parametrize("devices", ["cpu", "cpu:0,1"])
+@pytest.mark.parametrize("devices", ["cpu:0,1", *slow_cases("cpu")])
 @pytest.mark.parametrize("mixing", ["", "--mixup 0.4", "--cutmix 1", "--mixup 0.4 --cutmix 1"])
-@pytest.mark.parametrize("micro_batch", [10, 4])
+@pytest.mark.parametrize("micro_batch", [4, *slow_cases(10)])
 def test_smoothed_and_mixed_losses(devices: str, mixing: str, micro_batch: int) -> None:
     context = context_of(f"--micro-batch {micro_batch} --label-smoothing 0.2 {mixing} --devices {devices}")
     expected = expected_loss(context, micro_batch, smoothing=0.2)

@@ -14,6 +14,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
+from tests.support.breadth import slow_cases
 from tests.support.nets.training_steps import CLASSES, arrays, assert_equal, batches, context_of
 
 nn = mx.gluon.nn
@@ -81,8 +82,9 @@ def assert_same(first: tuple[Any, Any], second: tuple[Any, Any], tolerance: floa
 @pytest.mark.parametrize(
     ("net", "num_steps"),
     [
-        *((net, 12) for net in NETS if net != "norm_and_dropout"),
-        ("norm_and_dropout", 24),
+        ("first_norm_without_parameters", 12),
+        ("norm_and_dropout", 24),  # which has what the others have
+        *slow_cases(("plain", 12), ("norm", 12), ("dropout", 12)),
         *(pytest.param(net, 50, marks=pytest.mark.slow) for net in NETS),
     ],
 )
@@ -109,7 +111,9 @@ def losses_and_statistics(flags: str, num_samples: int) -> tuple[Any, Any]:
     return found, {name: value for name, value in arrays(context).items() if "running" in name}
 
 
-@pytest.mark.parametrize(("micro_batch", "num_samples"), [(6, 24), (5, 24), (7, 23), (3, 10), (2, 23)])
+@pytest.mark.parametrize(
+    ("micro_batch", "num_samples"), [(2, 23), (7, 23), *slow_cases((6, 24), (5, 24), (3, 10))]
+)
 def test_losses_and_statistics_of_the_same_weights_have_the_same_bits(
     micro_batch: int, num_samples: int
 ) -> None:
@@ -135,7 +139,9 @@ def test_numpy_makes_the_curve_of_the_part_in_c(monkeypatch: pytest.MonkeyPatch)
     assert_same(curve("norm_and_dropout", flags, 6), expected, 0)
 
 
-@pytest.mark.parametrize("extra", ["", "--clip-norm 0.5", "--weight-decay 0.01 --label-smoothing 0.1"])
+@pytest.mark.parametrize(
+    "extra", ["--clip-norm 0.5", *slow_cases("", "--weight-decay 0.01 --label-smoothing 0.1")]
+)
 def test_micro_batches_are_one_batch_without_norm(extra: str) -> None:
     whole = curve("plain", f"--micro-batch {SAMPLES} {extra}", 5)
     for micro_batch in (12, 5, 1):

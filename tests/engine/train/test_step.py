@@ -11,10 +11,11 @@ from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import step
+from tests.support.breadth import slow_cases
 from tests.support.nets.training_steps import FLAGS, arrays, batches, context_of, train
 
 
-@pytest.mark.parametrize(("optimizer", "num_steps"), [("sgd", 4), ("adamw", 12)])
+@pytest.mark.parametrize(("optimizer", "num_steps"), [("sgd", 4), *slow_cases(("adamw", 12))])
 def test_devices_do_not_move_the_curve(optimizer: str, num_steps: int) -> None:
     flags = FLAGS + f"--optimizer {optimizer}"
     alone, two, three = (
@@ -84,7 +85,7 @@ def test_running_statistics_move_once_a_step() -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        "--model cifar_resnet20_v2",
+        *slow_cases("--model cifar_resnet20_v2"),
         "--model cifar_resnet20_v2 --remat",
         "--model cifar_resnet20_v2 --micro-batch 16",
         "--freeze 0.weight,1.gamma,1.beta,3.weight,4.gamma,4.beta",

@@ -13,6 +13,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from mxtrain.train.context import TrainContext
 from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
+from tests.support.breadth import slow_cases
 from tests.support.nets.training_steps import (
     CLASSES,
     FLAGS,
@@ -69,7 +70,7 @@ def everything(context: TrainContext) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("store", [pytest.param("local", marks=pytest.mark.slow), "device"])
-@pytest.mark.parametrize("extra", ["", "--clip-norm 0.5 --ema 0.9", "--clip-value 0.01"])
+@pytest.mark.parametrize("extra", ["--clip-norm 0.5 --ema 0.9", *slow_cases("", "--clip-value 0.01")])
 def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) -> None:
     """Two devices, two micro-batches each; one device alone overflows. Powers of two move no bit."""
     flags = FLAGS + f"--devices cpu:0,1 --kvstore {store} {AMP} {extra}"
@@ -92,7 +93,8 @@ def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) ->
 
 
 @pytest.mark.parametrize(
-    "extra", ["", "--clip-norm 0.5", "--clip-value 0.003", "--optimizer adamw --clip-norm 0.5"]
+    "extra",
+    ["--optimizer adamw --clip-norm 0.5", *slow_cases("", "--clip-norm 0.5", "--clip-value 0.003")],
 )
 @pytest.mark.parametrize("num_samples", [12, pytest.param(16, marks=pytest.mark.slow)])
 def test_powers_of_two_move_no_bit(num_samples: int, extra: str) -> None:

@@ -77,6 +77,7 @@ def test_a_picture_that_cannot_be_one_is_refused_before_the_runs(benchmark: str,
     assert done.returncode == 2 and "does not end in .png" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_picture_has_a_column_for_each_panel(tmp_path: Path) -> None:
     import cv2
 

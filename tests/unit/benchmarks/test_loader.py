@@ -38,6 +38,7 @@ def test_pictures_are_the_size_of_imagenets(packs: dict[str, Path]) -> None:
     assert 65_000 < np.mean(sizes) < 85_000
 
 
+@pytest.mark.slow
 def test_the_tiny_reader_reads_what_ours_does(packs: dict[str, Path]) -> None:
     records, payloads = open_records(packs["plain"]), Payloads(str(packs["plain"]))
     assert len(records) == len(payloads)

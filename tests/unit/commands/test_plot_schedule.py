@@ -16,6 +16,7 @@ from mxtrain.data.loading.run_plan import RunLength
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.optim import schedules
 from mxtrain.report.page import plots
+from tests.support.breadth import slow_cases
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -37,7 +38,7 @@ def test_the_picture_follows_the_rates(tmp_path: Path) -> None:
     assert blue[1].sum() > 300, "a falling one many"
 
 
-@pytest.mark.parametrize("rates", [[0.5], [0.0, 0.0], [1e-9, 1e3]])
+@pytest.mark.parametrize("rates", [[1e-9, 1e3], *slow_cases([0.5], [0.0, 0.0])])
 def test_odd_runs_are_drawn_too(tmp_path: Path, rates: list[float]) -> None:
     plots.draw_rates(tmp_path / "odd.png", range(len(rates)), rates, 0.5, "odd")
     assert pixels(tmp_path / "odd.png").size

@@ -15,6 +15,7 @@ import pytest
 from mxtrain.cluster.environment import LOOPBACK
 from mxtrain.core import interrupts
 from mxtrain.launch.local import free_port
+from tests.support.breadth import slow_cases
 from tests.support.data.loading import jpegs, write_records
 from tests.support.jobs import control_plane
 from tests.support.jobs.supervised_groups import until
@@ -74,7 +75,7 @@ def interrupted(
     return process.returncode, [said for said in rest if not said.startswith("import time:")]
 
 
-@pytest.mark.parametrize("number", interrupts.MEANING)
+@pytest.mark.parametrize("number", [signal.SIGTERM, *slow_cases(signal.SIGINT, signal.SIGHUP)])
 @pytest.mark.parametrize(("command", "moment"), MOMENTS)
 def test_a_signal_during_imports_is_one_line(command: str, moment: str, number: signal.Signals) -> None:
     code, said = interrupted(command, moment, number, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import k8s
+from tests.support.breadth import slow_cases
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGE = ["--image", "registry.example/mxtrain:1"]
@@ -290,14 +292,16 @@ def with_value(part: Any, value: str) -> Any:
     return part.replace("PLACE", value) if isinstance(part, str) else part
 
 
-@pytest.mark.parametrize("form", ["jobset", "plain"])
+@functools.lru_cache(maxsize=None)
+def rendered(form: str, text: str) -> list[dict[str, Any]]:
+    pods = ("--claim", f"runs:/{text}", "--worker-resources", f"cpu={text}")
+    return manifests("--image", text, "--form", form, *pods, flags=[*FLAGS, "--val", text])
+
+
+@pytest.mark.parametrize("form", ["jobset", *slow_cases("plain")])
 @pytest.mark.parametrize("value", HOSTILE)
 def test_a_value_is_neither_yaml_nor_template(form: str, value: str) -> None:
-    def rendered(text: str) -> list[dict[str, Any]]:
-        pods = ("--claim", f"runs:/{text}", "--worker-resources", f"cpu={text}")
-        return manifests("--image", text, "--form", form, *pods, flags=[*FLAGS, "--val", text])
-
-    assert with_value(rendered(value), value) == with_value(rendered("PLACE"), value)
+    assert with_value(rendered(form, value), value) == with_value(rendered(form, "PLACE"), value)
 
 
 @pytest.mark.parametrize(

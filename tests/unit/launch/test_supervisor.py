@@ -16,6 +16,7 @@ import pytest
 from mxtrain.core.errors import RESTART_ME, SIGTERM, USAGE
 from mxtrain.launch import exits, supervisor
 from mxtrain.launch.plan import ProcessSpec
+from tests.support.breadth import slow_cases
 from tests.support.jobs.supervised_groups import NAMES, ROOT, SupervisedGroup, is_ready, starting, until  # noqa: F401
 
 # Where all end by themselves: on a busy machine one may take longer than another to come to its end, or to begin.
@@ -35,7 +36,7 @@ def test_a_job_ends_when_all_are_done(start: Callable[..., SupervisedGroup]) -> 
     assert [line.split()[:3] for line in stderr.splitlines()[-4:]] == [[name, "exit", "0"] for name in NAMES]
 
 
-@pytest.mark.parametrize("victim", NAMES)
+@pytest.mark.parametrize("victim", ["scheduler", *slow_cases("server-0", "worker-0", "worker-1")])
 def test_when_one_process_is_killed_all_restart(start: Callable[..., SupervisedGroup], victim: str) -> None:
     codes = {name.replace("-", "_"): "attempt or others_leave()" for name in NAMES}
     job = start(grace=AMPLE, **{**codes, victim.replace("-", "_"): "attempt or kill(9)"})
@@ -207,7 +208,7 @@ def test_a_single_role_is_restarted_too(start: Callable[..., SupervisedGroup]) -
     assert "server-3 | server-3 in attempt 1\n" in stdout and "restart 1 of 3" in stderr
 
 
-@pytest.mark.parametrize("max_restarts", [0, 3])
+@pytest.mark.parametrize("max_restarts", [3, *slow_cases(0)])
 @pytest.mark.parametrize("becomes", ["shutil.rmtree(out)", "out.rename(out.with_name('moved')); out.mkdir()"])
 def test_no_attempt_begins_where_the_run_folder_has_gone(
     start: Callable[..., SupervisedGroup], max_restarts: int, becomes: str

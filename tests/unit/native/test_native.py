@@ -22,6 +22,7 @@ from PIL import Image
 from mxtrain import native
 from mxtrain.data.augment import crops, transforms
 from mxtrain.data.loading import order
+from tests.support.breadth import slow_cases
 from tests.support.data.encoded_jpegs import SAMPLINGS, assembled, encoded, picture, segment
 
 needs_native = pytest.mark.skipif(native.crop is None, reason="mxtrain was installed without a C compiler")
@@ -51,7 +52,7 @@ def test_it_is_built_where_it_can_be() -> None:
 
 @needs_native
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-@pytest.mark.parametrize("interval", [0, 1, 3, 4, 1000])
+@pytest.mark.parametrize("interval", [0, 3, *slow_cases(1, 4, 1000)])
 def test_a_box_is_what_libjpeg_decodes_there(sampling: str, interval: int) -> None:
     rng = np.random.default_rng([interval, SAMPLINGS[sampling]])
     for height, width in SIZES:

@@ -15,6 +15,7 @@ from mxtrain.data.masks import mask_format
 from mxtrain.data.packing.options import Options
 from mxtrain.data.packing.pack import pack
 from mxtrain.data.records.record_file import open_records
+from tests.support.breadth import slow_cases
 from tests.support.checkout import ROOT
 from tests.support.data.pack_command import assert_one_line
 from tests.support.data.pack_command import in_this_process as im2rec_wrapper
@@ -113,7 +114,7 @@ def test_any_number_of_workers_writes_the_same_bytes(images: Path, tmp_path: Pat
     assert dropped(tmp_path / "one") == dropped(tmp_path / "other")
 
 
-@pytest.mark.parametrize("number", [7, 36, 45])  # 36 are prepared before 30 are packed
+@pytest.mark.parametrize("number", [36, *slow_cases(7, 45)])  # 36 are prepared before 30 are packed
 def test_a_killed_pack_resumes_to_the_same_bytes(images: Path, tmp_path: Path, number: int) -> None:
     pack(images, tmp_path / "whole", SPLIT)
     line = [sys.executable, "-c", KILLED, str(images), str(tmp_path / "out"), str(number)]

@@ -21,6 +21,7 @@ from mxtrain.tables import first_values
 from mxtrain.tables.arena import Arena
 from mxtrain.tables.options import OPTIMIZERS, TableOptions
 from mxtrain.tables.sums import distinct, sum_by_id, sum_of_squares
+from tests.support.breadth import slow_cases
 from tests.support.tables import WAYS, go_way
 
 
@@ -54,7 +55,7 @@ def steps(seed: int, width: int, num_ids: int) -> Any:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("width", [1, 3, 16])
+@pytest.mark.parametrize("width", [3, *slow_cases(1, 16)])
 def test_rows_move_as_the_papers_have_it(optimizer: str, width: int) -> None:
     options = TableOptions("t", width, seed=3, optimizer=optimizer, decay=0.01)
     arena, rows, states = Arena(options), {}, {}
@@ -74,7 +75,7 @@ def test_rows_move_as_the_papers_have_it(optimizer: str, width: int) -> None:
 
 @pytest.mark.skipif(native.find_slots is None, reason="the part in C is not built")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [3, *slow_cases(0, 1, 2)])
 def test_c_and_numpy_have_the_same_bits(
     optimizer: str, seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

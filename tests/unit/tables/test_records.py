@@ -14,6 +14,7 @@ from mxtrain.tables.arena import Arena
 from mxtrain.tables.hashing import hashes_of
 from mxtrain.tables.index import Index
 from mxtrain.tables.options import TableOptions
+from tests.support.breadth import slow_cases
 from tests.support.tables import WAYS, PlainTable, assert_same, go_way, make_all_parts_small, steps
 
 WIDTH = 3
@@ -40,7 +41,7 @@ def test_a_table_is_what_a_dict_would_be(way: str, seed: int) -> None:
         assert_same(arena, table, step.ids.tolist())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [5, *slow_cases(*range(5))])
 def test_a_snapshot_is_what_the_table_was_while_it_goes_on_changing(way: str, seed: int) -> None:
     """Rows move, come and go, and others take their slots, before, after and while their piece is read."""
     rng = np.random.default_rng(seed)

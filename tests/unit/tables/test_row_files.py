@@ -20,6 +20,7 @@ from mxtrain.tables.arena import Arena
 from mxtrain.tables.options import TableOptions
 from mxtrain.tables.row_files import ShareFiles
 from mxtrain.tables.saved_table import SavedTable
+from tests.support.breadth import slow_cases
 from tests.support.checkout import ROOT
 from tests.support.tables import WAYS, PlainTable, go_way, make_all_parts_small, steps
 
@@ -79,7 +80,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_files, "MOST_CHANGED", 2.0)  # steps use nearly half of all ids
 
 
-@pytest.mark.parametrize("num_shares, num_later", [(1, 1), (2, 2), (2, 3), (3, 1), (1, 2)])
+@pytest.mark.parametrize("num_shares, num_later", [(2, 3), (3, 1), *slow_cases((1, 1), (2, 2), (1, 2))])
 def test_a_run_goes_on_as_if_it_had_not_been_stopped(
     small: None, tmp_path: Path, num_shares: int, num_later: int
 ) -> None:

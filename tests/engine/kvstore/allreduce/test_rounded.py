@@ -11,6 +11,7 @@ import pytest
 from mxtrain.kvstore.allreduce.halves import rounded, widen
 from mxtrain.kvstore.allreduce.partition import PIECE, SMALL
 from mxtrain.runtime import mx
+from tests.support.breadth import slow_cases
 from tests.support.jobs.allreduce_jobs import succeed
 
 SIZE = PIECE + 5 * SMALL + 3
@@ -67,7 +68,7 @@ def sum_rounded(kv: Any, folder: Path) -> None:
     assert np.isnan(array.asnumpy()).all()
 
 
-@pytest.mark.parametrize("places", ["ab", pytest.param("abc", marks=pytest.mark.slow), "aab"])
+@pytest.mark.parametrize("places", ["aab", *slow_cases("ab", "abc")])
 def test_rounded_sums_are_near_and_the_same_everywhere(tmp_path: Path, places: str) -> None:
     succeed(tmp_path, places, sum_rounded)
     first, *others = (np.load(tmp_path / f"{rank}.npy") for rank in range(len(places)))

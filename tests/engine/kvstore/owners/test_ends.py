@@ -106,7 +106,7 @@ def kill_in(folder: Path, phase: str, victim: str, num_workers: int, num_servers
 @pytest.mark.parametrize(
     ("phase", "victim"),
     [
-        ("finish", "server-0"),
+        pytest.param("finish", "server-0", marks=slow),
         ("push", "worker-1"),
         *(pytest.param(phase, victim, marks=slow) for phase in PHASES for victim in ("worker-0", "server-1")),
     ],

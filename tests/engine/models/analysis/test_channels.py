@@ -25,6 +25,7 @@ from mxtrain.models.nets import zoo
 from mxtrain.models.normalize import normalized
 from mxtrain.models.parameters import pretrained, weights
 from mxtrain.runtime import mx
+from tests.support.breadth import slow_cases
 from tests.support.data.pictures import jpeg, picture
 
 CPU = [mx.cpu()]
@@ -103,7 +104,13 @@ def test_what_does_not_go_with_grey_is_refused(flags: str, message: str | None) 
 
 
 @pytest.mark.parametrize(
-    "name", ["small_cnn", "resnet18_v1b", "mobilenetv2_1.0", "vgg11", "mobilenet1.0", "cifar_resnet20_v1"]
+    "name",
+    [
+        "small_cnn",
+        "resnet18_v1b",
+        "cifar_resnet20_v1",
+        *slow_cases("mobilenetv2_1.0", "vgg11", "mobilenet1.0"),
+    ],
 )
 def test_known_nets_take_one_channel(name: str) -> None:
     net = zoo.build(name, 5, channels=1)

@@ -18,7 +18,7 @@ from mxtrain.runtime import mx
 
 # A net for each way in which GluonCV names parameters; all of a kind are named alike.
 DETECTORS = (
-    "ssd_512_mobilenet1.0_voc",
+    pytest.param("ssd_512_mobilenet1.0_voc", marks=pytest.mark.slow),
     pytest.param("ssd_512_resnet18_v1_voc", marks=pytest.mark.slow),
     pytest.param("ssd_300_vgg16_atrous_voc", marks=pytest.mark.slow),
     pytest.param("ssd_300_resnet34_v1b_voc", marks=pytest.mark.slow),
@@ -96,7 +96,7 @@ def test_of_a_detector_of_other_classes_all_else_is_taken(
         pytest.param("center_net_resnet18_v1b_voc", marks=pytest.mark.slow),
         pytest.param("center_net_dla34_voc", marks=pytest.mark.slow),
         pytest.param("ssd_512_resnet101_v2_voc", marks=pytest.mark.slow),
-        "center_net_mobilenetv3_small_duc_voc",
+        pytest.param("center_net_mobilenetv3_small_duc_voc", marks=pytest.mark.slow),
     ],
 )
 def test_a_classifier_is_taken_as_backbone(name: str, tmp_path: Path) -> None:

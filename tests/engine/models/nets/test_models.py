@@ -15,6 +15,7 @@ from mxtrain.models.contract import of_pictures
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import initializers
 from mxtrain.runtime import gluoncv, mx
+from tests.support.breadth import slow_cases
 from tests.support.nets.classifier_steps import CPU, train_once
 
 # Modules of gluoncv.model_zoo whose nets classify pictures.
@@ -64,7 +65,8 @@ def test_a_name_leads_to_the_function_that_gluoncv_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["small_cnn", "small_resnet", "resnet18_v1b", "mobilenetv2_0.25", "cifar_resnet20_v1"]
+    "name",
+    ["small_cnn", "small_resnet", "mobilenetv2_0.25", "cifar_resnet20_v1", *slow_cases("resnet18_v1b")],
 )
 def test_a_net_by_name_trains(name: str) -> None:
     train_once(name, 32)

@@ -142,10 +142,11 @@ def zero_branches(name: str, size: int) -> int:
     ("name", "size", "expected"),
     [
         ("small_resnet", 16, 6),
-        ("resnet18_v1b", 32, 8),
+        pytest.param("resnet18_v1b", 32, 8, marks=pytest.mark.slow),
         pytest.param("resnet18_v1", 32, 8, marks=pytest.mark.slow),
         pytest.param("se_resnet18_v1", 32, 8, marks=pytest.mark.slow),
-        ("resnest14", 64, 4),  # its blocks are resnet50_v1d's, among more nets below
+        # Its blocks are resnet50_v1d's, among more nets below.
+        pytest.param("resnest14", 64, 4, marks=pytest.mark.slow),
         ("mobilenetv2_0.25", 32, 10),
         ("cifar_resnet20_v1", 16, 9),
     ],

@@ -16,10 +16,10 @@ CHUNK = "--head-chunk 3 --optimizer adam --clip-norm 0.5"
 @pytest.mark.parametrize(
     ("flags", "net"),
     [
-        ("--micro-batch 4", ""),
+        pytest.param("--micro-batch 4", "", marks=pytest.mark.slow),
         pytest.param("--micro-batch 16", "", marks=pytest.mark.slow),
         ("--micro-batch 4 --loss arcface:scale=8,margin=0.3 --class-weights 1,2,0.5,3", DROPPING_NET),
-        ("--micro-batch 4 --freeze *.0.weight", ""),
+        pytest.param("--micro-batch 4 --freeze *.0.weight", "", marks=pytest.mark.slow),
         ("--micro-batch 4 --head-classes 2", ""),
         pytest.param(
             "--micro-batch 16 --head-classes 3 --loss cosface:scale=8,margin=0.2", "", marks=pytest.mark.slow

@@ -21,6 +21,7 @@ from mxtrain.train.held.held_net import HeldNet
 from mxtrain.train.held.trainer import HeldTrainer
 from mxtrain.train.job import TrainingJob
 from tests.support.amp import BF16, needs_bf16
+from tests.support.breadth import slow_cases
 from tests.support.nets.held_steps import DROPPING_NET, assert_same, gpt_job, net_job, steps, trained
 
 HELD, WHOLE = " --hold layers", " --remat"  # which draws random numbers as `--hold` does
@@ -30,7 +31,7 @@ HELD, WHOLE = " --hold layers", " --remat"  # which draws random numbers as `--h
     "flags",
     [
         "--micro-batch 2 --optimizer adam --clip-norm 0.5",
-        "--micro-batch 4 --optimizer adamw --clip-value 0.001 --freeze tokens.weight,layers.0.*",
+        *slow_cases("--micro-batch 4 --optimizer adamw --clip-value 0.001 --freeze tokens.weight,layers.0.*"),
         pytest.param("--micro-batch 8 --optimizer sgd", marks=pytest.mark.slow),
         pytest.param("--micro-batch 2 --optimizer lamb --layer-decay 0.7", marks=pytest.mark.slow),
     ],
@@ -73,9 +74,8 @@ def test_without_dropout_the_net_need_not_be_cut() -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        "--micro-batch 2",
         "--micro-batch 4 --freeze 0.*,1.*,3.*",
-        *(pytest.param(f"--micro-batch {size}", marks=pytest.mark.slow) for size in (4, 16)),
+        *slow_cases("--micro-batch 2", "--micro-batch 4", "--micro-batch 16"),
     ],
 )
 def test_running_statistics(flags: str) -> None:

@@ -20,6 +20,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from mxtrain.train.context import TrainContext
 from mxtrain.train.net import build_net
+from tests.support.breadth import slow_cases
 from tests.support.losses.reference_losses import log_softmax
 from tests.support.nets.training_steps import (
     CLASSES,
@@ -79,7 +80,7 @@ def by_hand(context: TrainContext, batch: Any) -> np.ndarray:
     return result
 
 
-@pytest.mark.parametrize("mixing", ["", "--mixup 0.4", "--mixup 0.4 --cutmix 1"])
+@pytest.mark.parametrize("mixing", ["--mixup 0.4 --cutmix 1", *slow_cases("", "--mixup 0.4")])
 def test_the_loss_is_hintons(teacher: Path, mixing: str) -> None:
     # Where the nets are further apart, the last bits of MXNet's log_softmax, times the temperature squared, show.
     context = student_of(teacher, f"--model small_resnet --micro-batch 16 {mixing}")

@@ -20,7 +20,7 @@ TWO, THREE = " --stages 2 --devices cpu:0,1", " --stages 3 --devices cpu:0,1,2"
 @pytest.mark.parametrize(
     ("flags", "stages"),
     [
-        ("--micro-batch 2 --optimizer adam --clip-norm 0.5", TWO),
+        pytest.param("--micro-batch 2 --optimizer adam --clip-norm 0.5", TWO, marks=pytest.mark.slow),
         ("--micro-batch 2 --optimizer lamb --layer-decay 0.7 --ema 0.9", THREE),
         ("--micro-batch 4 --optimizer adamw --clip-value 0.001 --freeze tokens.weight,layers.0.*", TWO),
         pytest.param("--micro-batch 8 --optimizer sgd", TWO, marks=pytest.mark.slow),
@@ -46,7 +46,7 @@ def test_in_bfloat16() -> None:
 @pytest.mark.parametrize(
     ("flags", "net"),
     [
-        ("--micro-batch 2", training_steps.QUICK_RESNET),
+        pytest.param("--micro-batch 2", training_steps.QUICK_RESNET, marks=pytest.mark.slow),
         ("--micro-batch 4 --freeze 0.*,1.*,3.*", training_steps.QUICK_RESNET),
         ("--micro-batch 4", DROPPING_NET),
         pytest.param("--micro-batch 16", training_steps.QUICK_RESNET, marks=pytest.mark.slow),

@@ -13,6 +13,7 @@ import pytest
 from mxtrain.core.errors import DataError, RestartMe, UsageError
 from mxtrain.data.image_fields import picture_assembly
 from mxtrain.data.loading.loader import Loader, LoaderOptions
+from tests.support.breadth import slow_cases
 from tests.support.data.loader_transforms import Deadly, failing, slow, talking
 from tests.support.data.loading import NUM_SAMPLES, TRANSFORM, by_hand, jpegs, opened, requests, write_records
 from tests.support.process_tree import children
@@ -51,7 +52,7 @@ def test_children_are_those_of_all_threads_also_of_ones_that_end_meanwhile():
     with subprocess.Popen(["sleep", "60"]) as child:
         others.start()
         try:
-            assert all(children(os.getpid()) == [child.pid] for _ in range(50))
+            assert all(children(os.getpid()) == [child.pid] for _ in range(15))
         finally:
             done.set()
             others.join()
@@ -67,7 +68,7 @@ def assert_as_by_hand(loader, records, wanted):
     assert next(loader, None) is None
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [3, *slow_cases(1)])
 def test_batches_are_those_that_threads_make(records, workers):
     wanted = list(requests(num_epochs=3))
     with in_processes(records, iter(wanted), workers=workers, num_prefetch=3) as loader:
@@ -80,7 +81,7 @@ def test_what_a_transform_prints_disturbs_nobody(records):
         assert_as_by_hand(loader, records, wanted)
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [2, *slow_cases(1)])
 def test_the_work_of_a_killed_worker_is_done_again(records, tmp_path, times):
     wanted = list(requests())
     with in_processes(records, iter(wanted), transform=Deadly(tmp_path, times), workers=1) as loader:
@@ -191,7 +192,7 @@ def shared_memory():
     return {entry.name for entry in os.scandir("/dev/shm") if not entry.is_dir()}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *slow_cases(signal.SIGINT, signal.SIGTERM)])
 def test_no_process_and_no_memory_outlives_the_parent(records, number):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     parent = subprocess.Popen(

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from mxtrain import config
 from mxtrain.tasks import registry
 from mxtrain.tasks.metrics import metric_selection
 from mxtrain.tasks.metrics.class_report import MOST_PAIRS, NUM_BINS, ClassReport
+from tests.support.reference_metrics import sklearn
 
 NOT_DEFINED = float("nan")
 
@@ -63,13 +63,13 @@ def test_numbers_are_those_of_scikit_learn(num_samples: int, num_classes: int) -
     scores, labels = made(num_samples, num_classes)
     found, answered = report(scores, labels), scores.argmax(axis=1)
     classes = np.arange(num_classes)
-    precision, recall, _, support = precision_recall_fscore_support(
+    precision, recall, _, support = sklearn().precision_recall_fscore_support(
         labels, answered, labels=classes, zero_division=NOT_DEFINED
     )
     assert found["support"] == support.tolist()
     np.testing.assert_allclose(shares(found["precision"]), precision, rtol=1e-12)
     np.testing.assert_allclose(shares(found["recall"]), recall, rtol=1e-12)
-    expected = confusion_matrix(labels, answered, labels=classes)
+    expected = sklearn().confusion_matrix(labels, answered, labels=classes)
     np.fill_diagonal(expected, 0)
     matrix = np.zeros_like(expected)
     for target, taken_for, count in found["confusion"]:
@@ -103,7 +103,7 @@ def test_several_labels_are_so_many_decisions() -> None:
     assert "confusion" not in found
     for label in range(6):
         known = labels[:, label] >= 0
-        precision, recall, _, support = precision_recall_fscore_support(
+        precision, recall, _, support = sklearn().precision_recall_fscore_support(
             *(labels[known, label], scores[known, label] > 0),
             labels=[1],
             zero_division=NOT_DEFINED,

@@ -12,8 +12,7 @@ from mxtrain.config.components import metrics
 from mxtrain.config.components.component import load
 from mxtrain.tasks.metrics.metric_selection import Named
 from tests.support.losses.metric_numbers import of_micro_batches
-
-sklearn = pytest.importorskip("sklearn.metrics")
+from tests.support.reference_metrics import sklearn
 
 
 def found(
@@ -39,15 +38,19 @@ def of_classes(name: str, scores: Any, targets: Any) -> float:
     over = {"average": "binary" if binary else "macro", "zero_division": 0}
     one_hot = targets[:, None] == np.arange(scores.shape[1])
     numbers = {
-        "accuracy": lambda: sklearn.accuracy_score(targets, taken),
-        "topk": lambda: sklearn.top_k_accuracy_score(targets, scores, k=2, labels=np.arange(scores.shape[1])),
-        "balanced_accuracy": lambda: sklearn.balanced_accuracy_score(targets, taken),
-        "macro_f1": lambda: sklearn.f1_score(targets, taken, average="macro", zero_division=0),
-        "precision": lambda: sklearn.precision_score(targets, taken, **over),
-        "recall": lambda: sklearn.recall_score(targets, taken, **over),
-        "auc": lambda: sklearn.roc_auc_score(targets, shares[:, 1] if binary else shares, multi_class="ovr"),
-        "log_loss": lambda: sklearn.log_loss(targets, shares),
-        "average_precision": lambda: sklearn.average_precision_score(
+        "accuracy": lambda: sklearn().accuracy_score(targets, taken),
+        "topk": lambda: sklearn().top_k_accuracy_score(
+            targets, scores, k=2, labels=np.arange(scores.shape[1])
+        ),
+        "balanced_accuracy": lambda: sklearn().balanced_accuracy_score(targets, taken),
+        "macro_f1": lambda: sklearn().f1_score(targets, taken, average="macro", zero_division=0),
+        "precision": lambda: sklearn().precision_score(targets, taken, **over),
+        "recall": lambda: sklearn().recall_score(targets, taken, **over),
+        "auc": lambda: sklearn().roc_auc_score(
+            targets, shares[:, 1] if binary else shares, multi_class="ovr"
+        ),
+        "log_loss": lambda: sklearn().log_loss(targets, shares),
+        "average_precision": lambda: sklearn().average_precision_score(
             targets if binary else one_hot, shares[:, 1] if binary else shares
         ),
     }
@@ -92,7 +95,7 @@ def test_one_class_alone(target: float) -> None:
 def test_classes_without_a_positive_do_not_count() -> None:
     targets, scores = np.array([0, 1, 1, 0], np.float32), np.random.default_rng(0).random((4, 3), np.float32)
     shares = softmax(scores)
-    expected = np.mean([sklearn.roc_auc_score(targets == k, shares[:, k]) for k in (0, 1)])
+    expected = np.mean([sklearn().roc_auc_score(targets == k, shares[:, k]) for k in (0, 1)])
     assert found("classes", "auc", scores, targets) == pytest.approx(expected)
 
 
@@ -132,7 +135,7 @@ def test_of_labels_of_which_some_are_not_known() -> None:
     )
     labels[:, 2] = 0
     each = [
-        sklearn.roc_auc_score(labels[known, k], scores[known, k])
+        sklearn().roc_auc_score(labels[known, k], scores[known, k])
         for k in (0, 1)
         for known in [labels[:, k] >= 0]
     ]
@@ -147,7 +150,7 @@ def test_how_far_probabilities_of_labels_can_be_believed(name: str, shape: tuple
     labels = rng.integers(-1, 2, shape).astype(np.float32)
     shares, known = 1 / (1 + np.exp(-scores.astype(np.float64))), labels >= 0
     expected = {
-        "log_loss": sklearn.log_loss(labels[known], shares[known]),
+        "log_loss": sklearn().log_loss(labels[known], shares[known]),
         "calibration": shares[known].mean() / labels[known].mean(dtype="float64"),
     }[name]
     whole = found("labels", name, scores, labels)
@@ -184,15 +187,17 @@ def test_of_numbers(name: str, shape: tuple[int, ...]) -> None:
     targets = (rng.normal(size=shape) * 10 + 1e4).astype(np.float32)
     predictions = (targets + rng.normal(size=shape) * 3).astype(np.float32)
     both = targets.astype(np.float64), predictions.astype(np.float64)
-    root = np.sqrt(sklearn.mean_squared_error(*both))
-    expected = {"mae": sklearn.mean_absolute_error(*both), "rmse": root, "r2": sklearn.r2_score(*both)}[name]
+    root = np.sqrt(sklearn().mean_squared_error(*both))
+    expected = {"mae": sklearn().mean_absolute_error(*both), "rmse": root, "r2": sklearn().r2_score(*both)}[
+        name
+    ]
     assert found("numbers", name, predictions, targets, (3, 20, 20)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_r2_of_a_constant_and_of_too_few() -> None:
     constant, near = np.full(5, 3.0, np.float32), np.full(5, 3.5, np.float32)
-    assert found("numbers", "r2", constant, constant) == sklearn.r2_score(constant, constant) == 1
-    assert found("numbers", "r2", near, constant) == sklearn.r2_score(constant, near) == 0
+    assert found("numbers", "r2", constant, constant) == sklearn().r2_score(constant, constant) == 1
+    assert found("numbers", "r2", near, constant) == sklearn().r2_score(constant, near) == 0
     assert math.isnan(found("numbers", "r2", constant[:1], constant[:1]))
 
 

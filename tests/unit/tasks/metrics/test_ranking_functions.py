@@ -15,8 +15,7 @@ from mxtrain.config.components.component import load
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.tasks.metrics.metric_selection import Named
 from tests.support.losses.metric_numbers import of_micro_batches
-
-sklearn = pytest.importorskip("sklearn.metrics")
+from tests.support.reference_metrics import sklearn
 
 USERS = np.array([-(1 << 63), -1, 0, 7, (1 << 62) + 1, (1 << 62) + 2, (1 << 63) - 1])
 
@@ -54,7 +53,7 @@ def test_ndcg_is_scikit_learns(k: int, kind: str, num_gains: int, num_scores: in
     scores, gains, users = samples(k, num_scores, num_gains)
 
     def of_one(gains: Any, scores: Any) -> float:
-        return float(sklearn.ndcg_score([gains], [scores], k=k))
+        return float(sklearn().ndcg_score([gains], [scores], k=k))
 
     expected = of_users(of_one, scores, gains, users)
     assert number("ndcg", k, scores, gains, users, kind=kind) == pytest.approx(expected, rel=1e-12)
@@ -66,7 +65,7 @@ def test_recall_is_scikit_learns_where_nothing_is_tied(k: int) -> None:
     scores = np.random.default_rng(k).permutation(len(gains)).reshape(-1, 1)
 
     def of_one(gains: Any, scores: Any) -> float:
-        return float(sklearn.recall_score(gains, np.argsort(np.argsort(-scores)) < k))
+        return float(sklearn().recall_score(gains, np.argsort(np.argsort(-scores)) < k))
 
     assert number("recall_at", k, scores, gains, users) == pytest.approx(
         of_users(of_one, scores, gains, users), rel=1e-12
