@@ -394,7 +394,7 @@ import numpy as np
 from mxtrain.runtime import mx
 
 def work():
-    for _ in range(50):
+    for _ in range(20):
         array = mx.nd.from_numpy(np.ones((1, 500, 500), np.float32), zero_copy=True)
         mx.nd.batch_dot(array, array)
 

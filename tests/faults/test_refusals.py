@@ -77,6 +77,7 @@ def test_no_node_waits_for_a_worker_whose_own_module_exits(data: list[str], tmp_
         assert "no such data here" in output
 
 
+@pytest.mark.slow  # in small: tests/unit/cluster/test_coordinator_connections.py
 def test_a_port_in_use_is_named_by_the_scheduler(data: list[str], tmp_path: Path) -> None:
     with listening() as port:
         found = run_nodes(tmp_path, port, *data, *QUICK, seconds=REFUSED_SECONDS)

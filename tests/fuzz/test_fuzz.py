@@ -14,7 +14,7 @@ from tests.fuzz import case
 from tests.fuzz.__main__ import run_in_children
 
 ROOT = Path(__file__).resolve().parents[2]
-NUM_INPUTS = int(os.environ.get("FUZZ_INPUTS", "300"))
+NUM_INPUTS = int(os.environ.get("FUZZ_INPUTS", "150"))
 
 
 @pytest.mark.timeout(600 + NUM_INPUTS // 10)

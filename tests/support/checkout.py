@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import fnmatch
 import functools
+import gc
 import subprocess
 from pathlib import Path
 
@@ -32,7 +33,9 @@ def tracked(*patterns: str) -> list[Path]:
 @functools.lru_cache(maxsize=None)
 def tree_of(path: Path) -> ast.Module:
     """Return a module's syntax tree, which several tests of all sources look at; it is not to be changed."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    gc.freeze()  # it stays, and to look through all of them at each collection takes longer than to make them
+    return tree
 
 
 def _is_built(path: Path) -> bool:

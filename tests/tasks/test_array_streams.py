@@ -47,6 +47,7 @@ def kill_at_nine(rings: Given, out: Path, stream: str) -> None:
     assert newest(out).name in ("step-00000006", "step-00000008")  # the later one may not be written yet
 
 
+@pytest.mark.slow  # tests/tasks/test_streams.py kills runs of streams
 def test_a_killed_run_goes_on_to_the_bit(rings: Given, undisturbed: Path, tmp_path: Path) -> None:
     kill_at_nine(rings, tmp_path, "vectors")
     assert "resuming from" in fit(rings, tmp_path)

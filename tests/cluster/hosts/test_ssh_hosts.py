@@ -182,6 +182,7 @@ def test_a_killed_launcher_leaves_nothing_on_the_hosts(lan: Lan, tmp_path: Path)
         assert lan.is_empty_in(5), lan.left()
 
 
+@pytest.mark.slow  # tests/faults/test_refusals.py has nodes that refuse
 def test_a_refusal_on_one_host_ends_the_job_with_its_reason(lan: Lan, tmp_path: Path) -> None:
     done = lan.run(tmp_path, "--train", str(tmp_path / "nowhere.rec"))
     assert done.returncode == 3

@@ -27,7 +27,7 @@ def test_sums_are_exact_and_sent_early(
     num_workers: int, num_servers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DMLC_LOCAL", "0")  # of TCP alone the kernel counts bytes
-    sum_arrays(tmp_path, num_workers, num_servers, steps=50)
+    sum_arrays(tmp_path, num_workers, num_servers, steps=20)
 
 
 def sum_arrays(folder: Path, num_workers: int, num_servers: int, steps: int) -> None:

@@ -119,6 +119,7 @@ MAPPINGS = {
 }
 
 
+@pytest.mark.slow  # the test above has its sums and all that a step asks of them
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
     "mapping", ["servers", *(pytest.param(each, marks=pytest.mark.slow) for each in [*MAPPINGS][1:])]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.breadth import slow_cases
 from tests.support.jobs.cluster_jobs import ended, job, wait_for
 
 NOTICED_SECONDS = 5.0  # of which the others' own end takes some
@@ -52,7 +53,7 @@ def test_servers_of_one_host_have_the_workers_gradients_in_their_memory(
 
 @pytest.mark.parametrize(
     "struck",
-    ["server-1", "worker-2", *(pytest.param(e, marks=pytest.mark.slow) for e in ("server-0", "worker-0"))],
+    ["worker-2", *slow_cases("server-0", "server-1", "worker-0")],
 )
 def test_a_process_killed_in_the_middle_of_sums_is_named_in_time_and_leaves_nothing(
     tmp_path: Path, struck: str

@@ -15,7 +15,7 @@ from tests.support.jobs.cluster_run import FLAGS
 from tests.support.process_tree import roles
 from tests.support.runs import has_step, records, wait_until, warm_started
 
-ASYNC = ["--kvstore", "dist_async", "--num-servers", "2", "--max-steps", "0", "--epochs", "3"]
+ASYNC = ["--kvstore", "dist_async", "--num-servers", "2", "--max-steps", "0", "--epochs", "2"]
 TWO_WORKERS = ["--num-workers", "2"]
 FAST = ["--optimizer", "adamw", "--lr", "0.004", "--max-steps", "12", "--threads", "1", "--log", "none"]
 MOMENTUM_STEPS = 10  # between checkpoints
@@ -44,6 +44,7 @@ def test_an_async_run_learns_and_resumes_after_a_server_is_killed(
     assert any(each.asnumpy().any() for each in momenta.values())
 
 
+@pytest.mark.slow  # tests/cluster/sums/test_async.py has such averages
 @pytest.mark.timeout(100)
 def test_workers_without_samples_move_no_running_statistics(
     shapes: Path, tmp_path: Path, command: Command

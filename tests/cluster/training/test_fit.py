@@ -193,6 +193,7 @@ def test_ctrl_c_ends_all_workers_after_the_same_step(digits: Path, tmp_path: Pat
     assert_same_end(tmp_path / "two", tmp_path / "one")
 
 
+@pytest.mark.slow  # test_rare_steps.py has steps that one of three skips
 @pytest.mark.timeout(200)
 def test_an_overflow_on_one_worker_is_skipped_by_all(digits: Path, tmp_path: Path, command: Command) -> None:
     more = ["--batch-size", "16", "--micro-batch", "4", "--max-steps", "16", "--clip-norm", "1"]

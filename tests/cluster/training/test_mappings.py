@@ -134,6 +134,7 @@ def test_layers_that_come_and_go_are_those_of_one_device_to_the_bit(
     compare(row, shapes, tmp_path, command, "--threads 1", "--update servers --hold layers", "--remat")
 
 
+@pytest.mark.slow  # tests/engine/train/staged has one process
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("row", parameters(WITH_STAGES, [FAST_WITH_STAGES]))
 def test_layers_on_several_devices_are_those_of_one_to_the_bit(

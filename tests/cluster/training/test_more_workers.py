@@ -20,6 +20,7 @@ from tests.support.processes.warm_start import WarmProcess
 from tests.support.runs import assert_same_end, has_step, wait_until, warm_started
 
 SHORTEST_HOLD_SECONDS, PAUSE_SECONDS = 0.05, 0.5
+SHORTER = ["--max-steps", "30"]
 
 
 def cluster(num_workers: int, num_servers: int = 1) -> list[str]:
@@ -31,7 +32,7 @@ def cluster(num_workers: int, num_servers: int = 1) -> list[str]:
 def one(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
     """The run folder of one process."""
     out = tmp_path_factory.mktemp("one")
-    done = command("mxtrain.fit", *flags(digits, out))
+    done = command("mxtrain.fit", *flags(digits, out, *SHORTER))
     assert done.returncode == 0, done.stderr
     return out
 
@@ -72,7 +73,9 @@ def test_every_sample_of_an_epoch_is_trained_on_by_one_worker(
 def test_a_job_restarts_after_a_kill_and_ends_with_the_bits_of_one_process(
     digits: Path, one: Path, tmp_path: Path, num_workers: int, role: str
 ) -> None:
-    with warm_started(*flags(digits, tmp_path, *cluster(num_workers), "--checkpoint-steps", "5")) as run:
+    with warm_started(
+        *flags(digits, tmp_path, *SHORTER, *cluster(num_workers), "--checkpoint-steps", "5")
+    ) as run:
         wait_until(lambda: has_step(tmp_path, 13), run)
         os.kill(roles(run.pid)[role], signal.SIGKILL)
         _, said = run.communicate(timeout=200)
@@ -91,7 +94,7 @@ def test_jobs_whose_workers_are_held_at_random_moments_have_the_same_bits(
     """Who comes first to a sum changes all the time; what it is does not, nor does what a job initialises race it."""
     for number in range(num_jobs):
         seed, out = random.SystemRandom().randrange(10**6), tmp_path / str(number)
-        with warm_started(*flags(digits, out, *cluster(3, num_servers=1 + number % 2))) as run:
+        with warm_started(*flags(digits, out, *SHORTER, *cluster(3, num_servers=1 + number % 2))) as run:
             num_held = hold_workers(run, random.Random(seed), longest_hold_seconds)
             _, said = run.communicate(timeout=60)
         assert run.returncode == 0 and "restart" not in said, (seed, said)

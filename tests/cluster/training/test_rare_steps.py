@@ -100,6 +100,7 @@ RECIPE = [
 ]
 
 
+@pytest.mark.slow  # test_head_chunks.py goes on in one process where a job ended
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
     "mappings",

@@ -30,6 +30,7 @@ def unsampled(out: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in each.items() if name != "sampled"} for each in found]
 
 
+@pytest.mark.slow  # tests/engine/train/telemetry/test_sampling.py has it in one process
 def test_no_bit_depends_on_who_looks(sampled: Path, digits: Path, tmp_path: Path, command: Command) -> None:
     done = command("mxtrain.fit", *flags(digits, tmp_path, *SHORT, "--sample-steps", "0"))
     assert done.returncode == 0, done.stderr

@@ -66,6 +66,7 @@ def test_boxes_of_some_pictures_are_learnt(shapes: Path, tmp_path: Path, command
     assert len(list((tmp_path / "drawn").iterdir())) == len(truth)
 
 
+@pytest.mark.slow  # tests/tasks/test_runs.py has detection on three devices
 def test_devices_change_no_bit(shapes: Path, tmp_path: Path, command: Command) -> None:
     for devices in ("cpu", "cpu:0,1"):
         flags = f"{SSD} {SHORT} --micro-batch 4 --devices {devices} --epochs 1"

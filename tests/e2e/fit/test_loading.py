@@ -55,6 +55,7 @@ def test_neither_processes_nor_a_cache_nor_bounds_move_the_curve(
     assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
+@pytest.mark.slow  # tests/unit/data/loading/test_worker_processes.py kills them
 def test_workers_killed_while_it_trains_do_not_move_the_curve(
     shapes: Path, tmp_path: Path, command: Command
 ) -> None:

@@ -135,6 +135,7 @@ def test_packed_first_it_is_the_run_of_its_pack(pictures: Path, tmp_path: Path, 
     assert done.returncode == 2 and "leave --pack out" in done.stderr
 
 
+@pytest.mark.slow  # tests/unit/pack/test_source_packs.py: of processes that begin at once one packs
 def test_of_the_workers_of_a_host_one_packs(pictures: Path, tmp_path: Path, command: Command) -> None:
     flags = (
         "--train",
@@ -153,6 +154,7 @@ def test_of_the_workers_of_a_host_one_packs(pictures: Path, tmp_path: Path, comm
     assert done.returncode == 0 and curve(tmp_path / "job") == curve(tmp_path / "alone")
 
 
+@pytest.mark.slow  # test_own_data.py goes on in the middle of one
 def test_a_run_goes_on_in_the_middle_of_an_epoch(pictures: Path, tmp_path: Path, command: Command) -> None:
     flags = [*NET.split(), "--epochs", "2", "--train", pictures, "--checkpoint-steps", "1"]
     for name, steps in (("whole", ()), ("parts", ("--max-steps", "2")), ("parts", ())):

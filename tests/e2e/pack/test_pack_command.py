@@ -58,6 +58,7 @@ def test_a_quiet_packer_has_one_line(some_digits, tmp_path):
     assert done.stdout.startswith("packed 30 images of 3 classes in ")
 
 
+@pytest.mark.slow  # test_a_killed_pack_resumes_to_the_same_bytes packs twice
 def test_the_digits_are_the_same_each_time(digits, tmp_path):
     assert run(ROOT / "examples" / "digits.py", tmp_path / "again").returncode == 0
     for name in os.listdir(digits):

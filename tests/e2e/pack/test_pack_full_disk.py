@@ -99,6 +99,7 @@ def test_a_journal_with_an_incomplete_last_line_is_resumed_from(pictures, whole,
     assert contents(out) == whole
 
 
+@pytest.mark.slow  # test_a_pack_resumes_after_each_of_several_full_disks has a limit of files in its place
 @pytest.mark.system
 def test_a_full_disk(pictures, whole, tmp_path):
     disk = tmp_path / "disk"

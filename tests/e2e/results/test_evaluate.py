@@ -58,6 +58,7 @@ def test_it_tells_of_classes_confusions_calibration_and_samples(
     assert f"loss {worst['loss']:.4g}  {worst['where']}: {DIGITS[worst['label']]}" in done.stdout
 
 
+@pytest.mark.slow  # in small: tests/engine/inference/test_ensemble.py
 def test_two_runs_and_views_are_averaged(trained_digits: Path, command: Command, tmp_path: Path) -> None:
     other = shutil.copytree(trained_digits, tmp_path / "other")
     flags = ["--checkpoint", "last:2", "--tta", "crops", "--val-resize", "37"]

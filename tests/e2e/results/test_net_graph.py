@@ -12,6 +12,7 @@ import pytest
 
 from mxtrain.core.errors import UsageError
 from mxtrain.evaluate import command as evaluate
+from tests.support.breadth import slow_cases
 from tests.support.commands import Command
 from tests.support.hosts.browser import Tab, browser
 
@@ -78,7 +79,7 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["dark", *slow_cases("light")])
 def test_a_box_leads_to_its_block_and_nothing_is_asked_for(
     chromium: Any, tmp_path: Path, command: Command, scheme: str
 ) -> None:

@@ -64,7 +64,7 @@ rates = st.one_of(st.sampled_from([0.1, 1e-3, 1.0, 0.0, 1e-30]), st.floats(1e-9,
 
 
 @needs_kernels
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(
     name=st.sampled_from(NAMES),
     sizes=st.lists(st.integers(1, 70), min_size=1, max_size=6),

@@ -176,7 +176,7 @@ def assert_mapping_moves_nothing(
         np.testing.assert_array_equal(again[1][name], value, err_msg=name)
 
 
-@settings(max_examples=12 if AMP == "--amp off" else 6, deadline=None, derandomize=True)
+@settings(max_examples=6 if AMP == "--amp off" else 3, deadline=None, derandomize=True)
 @given(**SPACE)
 def test_a_few_mappings(**mapping: Any) -> None:
     assert_mapping_moves_nothing(**mapping)

@@ -16,6 +16,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state
 from mxtrain.train.step_end import StepResult
+from tests.support.breadth import slow_cases
 from tests.support.nets.training_steps import (
     CLASSES,
     advance,
@@ -26,15 +27,17 @@ from tests.support.nets.training_steps import (
     save,
 )
 
+# No state of a parameter, one, two and three of them, and numbers of its own.
+FEW = ("sgd:momentum=0", "sgd", "adam", "adadelta", "ftml", "nadam", "lamb")
+
 
 @pytest.mark.parametrize(
     ("optimizer", "devices"),
     [
-        *((optimizer, "cpu:0,1") for optimizer in OPTIMIZERS),
-        ("adam", "cpu:0"),
+        *((optimizer, "cpu:0,1") for optimizer in FEW),
         ("mxnet.optimizer:Nadam", "cpu:0"),  # which also counts in an attribute of its own
-        # A device alone is the easier case: of the others it is tried at leisure.
-        *(pytest.param(each, "cpu:0", marks=pytest.mark.slow) for each in OPTIMIZERS if each != "adam"),
+        *slow_cases(*((each, "cpu:0,1") for each in OPTIMIZERS if each not in FEW)),
+        *slow_cases(*((each, "cpu:0") for each in OPTIMIZERS)),  # a device alone is the easier case
     ],
 )
 def test_a_resumed_run_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices: str) -> None:

@@ -1,4 +1,7 @@
-"""Python code in a process of its own, without what steers threads and kernels in this one."""
+"""Python code in a process of its own, without what steers threads and kernels in this one.
+
+Its threads are as many as a user's, and leave the cores to other tests where they wait.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def run(
     neutral = {name: value for name, value in os.environ.items() if name not in STEERING}
     return subprocess.run(
         [sys.executable, *options, "-c", code],
-        env={**neutral, "PYTHONPATH": str(ROOT), **environment},
+        env={**neutral, "OMP_WAIT_POLICY": "passive", "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
         timeout=timeout,

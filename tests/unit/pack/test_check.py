@@ -12,6 +12,7 @@ from mxtrain.data.records import recordio
 from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import RecordWriter, rebuild_index
 from mxtrain.data.text.tokens import tokens_path
+from tests.support.breadth import slow_cases
 from tests.support.data.pictures import jpeg, picture
 from tools.im2rec_wrapper.checking import check_report, findings
 from tools.im2rec_wrapper.checking.check import check
@@ -78,7 +79,7 @@ def test_a_good_file_has_no_findings_and_is_described(good):
 @pytest.mark.parametrize(
     "every", [3, pytest.param(1, marks=pytest.mark.slow)]
 )  # with 3, two or three of each byte
-@pytest.mark.parametrize("beside", [True, False])
+@pytest.mark.parametrize("beside", [True, *slow_cases(False)])
 def test_every_flipped_bit_is_reported(tmp_path, beside, every):
     """Frames, headers, labels, payloads, checksums, padding, and a payload in several parts."""
     magic = recordio.MAGIC_BYTES

@@ -12,6 +12,7 @@ from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.own import denses
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import DENSE
+from tests.support.breadth import slow_cases
 from tests.support.nets.symbols import computed, operators
 from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
@@ -53,7 +54,7 @@ def exact(values: dict[str, Any], gradient: Any) -> list[Any]:
     return [found[0] + values["bias"], *found[1:], of_rows.sum(0)] if "bias" in values else found
 
 
-@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("has_bias", [True, *slow_cases(False)])
 @pytest.mark.parametrize(
     ("rows", "inputs", "outputs"),
     [

@@ -16,6 +16,7 @@ from mxtrain.train import state
 from mxtrain.train.context import TrainContext
 from mxtrain.train.held import choice
 from mxtrain.train.job import TrainingJob
+from tests.support.breadth import slow_cases
 from tests.support.nets.held_steps import arrays, gpt_job, net_job, steps
 from tests.support.nets.training_steps import assert_equal
 
@@ -35,11 +36,7 @@ def save(context: TrainContext, folder: Path, num_steps: int) -> directory.Check
     ("job_of", "ways"),
     [
         (gpt_job, (HELD, WHOLE)),
-        (net_job, (WHOLE, HELD)),
-        *(
-            pytest.param(*each, marks=pytest.mark.slow)
-            for each in ((net_job, (HELD, WHOLE)), (gpt_job, (HELD, HELD)))
-        ),
+        *slow_cases((net_job, (WHOLE, HELD)), (net_job, (HELD, WHOLE)), (gpt_job, (HELD, HELD))),
     ],
 )
 def test_resume(job_of: Callable[[str], TrainingJob], ways: tuple[str, str], tmp_path: Path) -> None:

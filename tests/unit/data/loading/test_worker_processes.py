@@ -89,6 +89,7 @@ def test_the_work_of_a_killed_worker_is_done_again(records, tmp_path, times):
     assert len(list(tmp_path.iterdir())) == times
 
 
+@pytest.mark.slow  # others here kill themselves
 def test_workers_killed_from_outside_are_replaced_within_a_second(records):
     wanted = list(requests(num_epochs=4))
     with in_processes(records, iter(wanted), num_prefetch=2) as loader:
