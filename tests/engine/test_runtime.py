@@ -247,9 +247,9 @@ def test_openmp_team_is_all_cores_and_one_in_forked_children(seen: dict[str, Any
 @pytest.mark.parametrize(
     ("role", "arguments", "environment", "expected"),
     [
-        ("worker", f"local_workers={CORES}", {}, 1),
         ("scheduler", "", {"OMP_NUM_THREADS": "3"}, 3),
         ("server", "threads=1", {"OMP_NUM_THREADS": "3"}, 1),
+        pytest.param("worker", f"local_workers={CORES}", {}, 1, marks=pytest.mark.slow),
         # The next test has this with a libgomp that was there before, which is harder.
         pytest.param("worker", "threads=1", {}, 1, marks=pytest.mark.slow),
     ],
@@ -350,8 +350,7 @@ exec "$@"
 @pytest.mark.parametrize(
     ("hidden", "stderr"),
     [
-        ("libquadmath.so*", ""),
-        ("libgomp.so*", ""),
+        *slow_cases(("libquadmath.so*", ""), ("libgomp.so*", "")),
         (
             "libGL.so*",
             "x: OpenCV does not load, libGL.so.1 is missing on this machine: python -m mxtrain.doctor --install cpu "

@@ -98,6 +98,7 @@ def test_micro_batches_have_several_lengths(tmp_path: Path) -> None:
 NOTHING = "--batch-size 4 --micro-batch 1 --epochs 1 --ema 0.9"
 
 
+@pytest.mark.slow  # tests/engine/data/test_sample_weights.py has such weights
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
     "mapping",

@@ -61,6 +61,7 @@ def compare(one: Path, two: Path) -> None:
         np.testing.assert_allclose(second[name].asnumpy(), array.asnumpy(), atol=BAR)
 
 
+@pytest.mark.slow  # in small: test_only_rows_are_sent below
 @pytest.mark.timeout(300)
 def test_two_workers_make_the_curve_of_a_dense_table_also_after_a_kill(
     digits: Path, tmp_path: Path, command: Command

@@ -15,6 +15,7 @@ from mxtrain.config import Run
 from mxtrain.core.errors import DATA
 from mxtrain.fit import fit as fit_in_python
 from mxtrain.tasks.metrics.metric_functions import roc_auc
+from tests.support.breadth import slow_cases
 from tests.support.commands import ROOT, Command
 from tests.support.runs import records
 
@@ -73,7 +74,7 @@ def test_the_same_from_python(shapes: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("page", "says"),
-    [("README.md", " [{'classes': [{'class': '1'"), ("docs/library.md", "epoch 1  accuracy")],
+    [("README.md", " [{'classes': [{'class': '1'"), *slow_cases(("docs/library.md", "epoch 1  accuracy"))],
 )
 def test_python_of_the_pages_runs(
     page: str,

@@ -72,6 +72,7 @@ def test_one_file_of_ones_own_has_one_of_each_kind(shapes: Path, tmp_path: Path)
     assert [json.loads(line)["kind"] for line in lines].count("eval") == 2
 
 
+@pytest.mark.slow  # the test above has one of each kind in a file of one's own
 def test_an_entry_in_the_file_of_its_kind_is_a_name_of_every_command(copy: Path) -> None:
     kinds = {kind: entry for kind, _, entry in ENTRIES}
     assert len(kinds) == 11

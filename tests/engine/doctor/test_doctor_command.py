@@ -33,6 +33,7 @@ def break_mxnet(folder: Path, source: str) -> str:
     return str(folder)
 
 
+@pytest.mark.slow  # the next test prints its facts as this table
 def test_table_of_a_machine_that_trains() -> None:
     done = run()
     assert (done.returncode, done.stderr) == (0, "")

@@ -14,6 +14,7 @@ from mxtrain.data.loading import order
 from mxtrain.evaluate import evaluate
 from mxtrain.fit import fit
 from mxtrain.runtime import mx
+from tests.support.breadth import slow_cases
 
 BATCH, RATE = 16, 0.01
 
@@ -140,7 +141,7 @@ def both(
     return losses, theirs, score["val_accuracy" if plain.is_classes else "val_r2"], plain.score(val)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["classes of series", *slow_cases("numbers of vectors")])
 def test_the_first_steps_are_those_of_a_plain_loop(name: str, tmp_path: Path) -> None:
     ours, theirs, score, other = both(name, 96, 2, 0, tmp_path)
     assert len(ours) == len(theirs) == 12
