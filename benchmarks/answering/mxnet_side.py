@@ -28,12 +28,12 @@ def main() -> None:
 
 def own_answers(net: Any, data: Any, path: Path) -> Callable[[], float]:
     """Return a function that answers a batch, and says the mean size of its answers; writes the weights."""
+    from mxtrain.models import answers
     from mxtrain.models.parameters import weights
-    from mxtrain.models.rewrites import graph_rewrites, joined_layers
     from mxtrain.runtime import memory, mx
 
     np.savez(path, **weights.copy_of(net))
-    assert graph_rewrites.answer_by(net, joined_layers.for_answers)
+    assert answers.answer_by(net)
     arrays = mx.nd.array(data)
     return lambda: float(np.abs(memory.numbers(net(arrays))).mean())
 

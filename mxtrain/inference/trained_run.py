@@ -199,8 +199,8 @@ def net_of(
 ) -> Iterator[tuple[Block, list[Device]]]:
     """Yield the net of a checkpoint on `devices`, and its contexts; loads mxnet.
 
-    By `hold` it is here as a whole, or one segment at a time. A whole one that `joins_layers` is faster, and differs in
-    last bits from what training evaluates.
+    By `hold` it is here as a whole, or one segment at a time. One that `joins_layers` is faster, and answers as
+    evaluations in training do, to the bit.
 
     A net that a Python program gave has the checkpoint's weights in the block, and again its own, if any, afterwards.
     """
@@ -210,7 +210,6 @@ def net_of(
     runtime.load(threads=threads if 0 < threads <= machine.usable_cores() else None)
     from mxtrain.models.nets import zoo
     from mxtrain.models.parameters import weights
-    from mxtrain.models.rewrites import graph_rewrites, joined_layers
     from mxtrain.optim import precision
     from mxtrain.train.net import build_net
 
@@ -224,9 +223,8 @@ def net_of(
 
             if lent is not None:
                 raise UsageError(f"--hold {hold}: the net is an object, which is here already; leave it out")
-            yield trained_net.load(checkpoint, run, places[0]), places
-            return
-        net = build_net.load_trained(checkpoint, places, run=run, objects=objects)
-        if joins_layers and lent is None:
-            graph_rewrites.answer_by(net, joined_layers.for_answers)
-        yield net, places
+            net: Block = trained_net.load(checkpoint, run, places[0])
+        else:
+            net = build_net.load_trained(checkpoint, places, run=run, objects=objects)
+        with build_net.standing_still(net, run, objects) if joins_layers else contextlib.nullcontext():
+            yield net, places

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, Sequence
 
 from mxtrain.runtime import mx
-from mxtrain.runtime.types import Block, NDArray, Symbol
+from mxtrain.runtime.types import Block, Device, NDArray, Parameter, Symbol
 
 InputShapes = Mapping[str, Sequence[int]]
 # What a net is computed for: steps, answers by running statistics, and those whose gradients are asked for.
@@ -33,61 +33,90 @@ def _flags_for_inference(flags: Mapping[str, Any], symbol: Symbol) -> dict[str, 
     return {**flags, "static_shape": False} if is_moved else dict(flags)
 
 
-class OperatorForAnswers:
-    """A net compiled once more, to answer by; called as Gluon calls one that is compiled once, but with data alone.
+class AnsweringGraph:
+    """A net's graph compiled once more, to answer by while its parameters stand still; called with data alone.
 
-    Its parameters stand still: their arrays are looked up by the first call on a device (for each call, Gluon takes 0.2
-    to 0.3 ms of Python for the 261 of a mobilenetv2), which also computes what `once` makes of them alone.
+    Their arrays are looked up by the first call on a device (for each call, Gluon takes 0.2 to 0.3 ms of Python for the
+    261 of a mobilenetv2), which also computes what `once` makes of them alone. What is on another device is copied.
     """
 
-    def __init__(self, block: Block, symbol: Symbol, once: Symbol | None = None):
-        inputs, own = list(block._cached_graph[1].list_inputs()), symbol.list_inputs()
-        self._once = once
-        self._once_places = [] if once is None else [inputs.index(name) for name in once.list_inputs()]
-        inputs += [] if once is None else once.list_outputs()
-        self._places = [inputs.index(name) for name in own]
-        positions = _positions(block)
-        data = positions["data_indices"]
-        self._data_places = [(place, data.index(of)) for place, of in enumerate(self._places) if of in data]
-        self._standing: dict[Any, list[NDArray]] = {}  # the answering graph's inputs on each device
-        positions["param_indices"] += range(len(block._cached_op_args), len(inputs))
-        positions = {
-            attribute: [number for number, place in enumerate(self._places) if place in places]
-            for attribute, places in positions.items()
-        }
-        self._otherwise, self._all_inputs = block._cached_op, block._cached_op_args
-        block._cached_op_args = [pair for pair in self._all_inputs if pair[0]]
-        self._answering = mx.nd.CachedOp(
-            symbol, [*positions.items(), *_flags_for_inference(dict(block._flags), symbol).items()]
+    def __init__(
+        self,
+        symbol: Symbol,
+        once: Symbol | None,
+        parameters: Mapping[str, Parameter],
+        data: Sequence[str],
+        flags: Mapping[str, Any],
+    ):
+        self._names, self._once, self._parameters = symbol.list_inputs(), once, parameters
+        self._data_places = [
+            (self._names.index(name), data.index(name)) for name in data if name in self._names
+        ]
+        self._standing: dict[Any, list[NDArray | None]] = {}  # the graph's inputs on each device
+        are_data = {place for place, _ in self._data_places}
+        positions = {"data_indices": sorted(are_data)}
+        positions["param_indices"] = [each for each in range(len(self._names)) if each not in are_data]
+        self._compiled = mx.nd.CachedOp(
+            symbol, [*positions.items(), *_flags_for_inference(flags, symbol).items()]
         )
 
     def __call__(self, *data: Any, **keywords: Any) -> Any:
-        if purpose_of_now() != JUDGING:
-            return self._otherwise(*self._with_parameters(data), **keywords)
         device = data[0].context
         if device not in self._standing:
-            self._standing[device] = self._inputs(data)
+            self._standing[device] = self._inputs(device)
         inputs = self._standing[device].copy()
         for place, number in self._data_places:
             inputs[place] = data[number]
-        return self._answering(*inputs, **keywords)
+        return self._compiled(*inputs, **keywords)
 
-    def _inputs(self, data: Sequence[NDArray]) -> list[NDArray]:
-        """Return the inputs of the graph that answers; what is data among them is written over by each call."""
-        inputs = self._with_parameters(data)
+    def _inputs(self, device: Device) -> list[NDArray | None]:
+        """Return the inputs of the graph but data, which each call puts in."""
+        made: dict[str, NDArray] = {}
         if self._once is not None:
-            found = mx.nd.CachedOp(self._once)(*(inputs[place] for place in self._once_places))
-            inputs += found if isinstance(found, list) else [found]
-        return [inputs[place] for place in self._places]
+            found = mx.nd.CachedOp(self._once)(
+                *(self._array(name, device) for name in self._once.list_inputs())
+            )
+            made = dict(zip(self._once.list_outputs(), found if isinstance(found, list) else [found]))
+        are_data = {place for place, _ in self._data_places}
+        return [
+            None if place in are_data else made[name] if name in made else self._array(name, device)
+            for place, name in enumerate(self._names)
+        ]
 
-    def _with_parameters(self, data: Sequence[NDArray]) -> list[NDArray]:
-        """Return all inputs of the block's graph, in their order."""
+    def _array(self, name: str, device: Device) -> NDArray:
+        parameter = self._parameters[name]
+        is_here = device in parameter.list_ctx()
+        return parameter.data(device) if is_here else parameter.list_data()[0].as_in_context(device)
+
+    def _register_op_hook(self, *hook: Any) -> None:
+        self._compiled._register_op_hook(*hook)
+
+
+class OperatorForAnswers:
+    """A compiled block that answers by another graph; called as Gluon calls one that is compiled once, but with data
+    alone. `give_back` ends that.
+    """
+
+    def __init__(self, block: Block, answers: AnsweringGraph):
+        self._block, self._answers = block, answers
+        self._otherwise, self._all_inputs = block._cached_op, block._cached_op_args
+        block._cached_op_args = [pair for pair in self._all_inputs if pair[0]]
+
+    def give_back(self) -> None:
+        """Have the block compute everything as it did before, if it still answers by this."""
+        if self._block._cached_op is self:
+            self._block._cached_op, self._block._cached_op_args = self._otherwise, self._all_inputs
+
+    def __call__(self, *data: Any, **keywords: Any) -> Any:
+        if purpose_of_now() == JUDGING:
+            return self._answers(*data, **keywords)
         rest = iter(data)
-        return [next(rest) if is_data else parameter.data() for is_data, parameter in self._all_inputs]
+        inputs = (next(rest) if is_data else parameter.data() for is_data, parameter in self._all_inputs)
+        return self._otherwise(*inputs, **keywords)
 
     def _register_op_hook(self, *hook: Any) -> None:
         self._otherwise._register_op_hook(*hook)
-        self._answering._register_op_hook(*hook)
+        self._answers._register_op_hook(*hook)
 
 
 class OperatorByPurpose:

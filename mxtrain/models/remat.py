@@ -7,15 +7,17 @@ nothing that does this: its MXNET_BACKWARD_DO_MIRROR and MXNET_MEMORY_OPT change
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import json
 import re
 import warnings
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from mxtrain.core.errors import UsageError
-from mxtrain.models import segments
+from mxtrain.models import answers, segments
+from mxtrain.models.compiled_graphs import JUDGING, AnsweringGraph, purpose_of_now
 from mxtrain.models.parameters.running_statistics import parameters as running_statistics
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes
@@ -24,6 +26,7 @@ from mxtrain.runtime.types import Block, Device, NDArray, Parameter, ParameterDi
 
 LARGEST_SEED = 2**31 - 1
 RANDOM = re.compile("Dropout|random|sample|shuffle|rrelu", re.IGNORECASE)
+STATIC = {"static_alloc": True, "static_shape": True}  # a CachedOp's memory
 M_MMAP_THRESHOLD, HALF_A_MEGABYTE = -3, 1 << 19  # mallopt's
 
 
@@ -55,7 +58,10 @@ class WholeGraph(NamedTuple):
 
 
 class SegmentedNet(mx.gluon.Block):
-    """A net that is computed in segments. Its parameters have the same names as the net's."""
+    """A net that is computed in segments. Its parameters have the same names as the net's.
+
+    Answers keep nothing for a backward pass: while its weights stand still (`standing_still`) it computes them whole.
+    """
 
     def __init__(self, net: Block, cut: Cut):
         super().__init__(prefix="")
@@ -64,6 +70,27 @@ class SegmentedNet(mx.gluon.Block):
         self.takes_data = [cut.data in names(graph) for graph in cut.graphs]  # besides what is handed on
         self.is_random = [_is_random(graph) for graph in cut.graphs]
         self.first_trained = _first_trained(cut.graphs, net.collect_params())
+        self._queueing = cut.queueing
+        self._answers: AnsweringGraph | None = None  # while weights stand still
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """A block in which the net answers as `answers.standing_still` says."""
+        self._answers = answers.graph_of(self.net, {**STATIC, **self._queueing})
+        try:
+            yield
+        finally:
+            self._answers = None
+
+    def forward(self, data: NDArray) -> NDArray:
+        """Compute the net."""
+        if self._answers is not None and purpose_of_now() == JUDGING:
+            return self._answers(data)
+        return self.in_segments(data)
+
+    def in_segments(self, data: NDArray) -> NDArray:
+        """Compute the net one segment after the other."""
+        raise NotImplementedError
 
     def collect_params(self, select: str | None = None) -> ParameterDict:
         return self.net.collect_params(select)
@@ -90,7 +117,7 @@ class RecomputedNet(SegmentedNet):
         self._is_plain = not active
         self.net.hybridize(active=False)
 
-    def forward(self, data: NDArray) -> NDArray:
+    def in_segments(self, data: NDArray) -> NDArray:
         """Compute the net, recording only the last segment: its backward pass follows, so it is not computed again."""
         if self._is_plain:
             return self.net(data)

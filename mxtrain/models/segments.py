@@ -9,7 +9,7 @@ net's input.
 from __future__ import annotations
 
 import itertools
-from typing import Sequence
+from typing import Mapping, Sequence
 
 from mxtrain.models.autocast.operator_times import num_elements
 from mxtrain.models.rewrites.graph_rewrites import WITHOUT_GRADIENT, Graph, Shapes, in_bfloat16, shape_of
@@ -29,11 +29,25 @@ def split(graph: Graph, shapes: Shapes, data: str) -> list[Graph]:
     first = place_of(graph, data)
     passages = passages_of(graph, shapes, first)
     ends = [passages[place - 1] for place in cuts(*sizes(graph, shapes, first, passages))]
-    head, *_ = graph["heads"]
-    return [
-        between(graph, start, end)
-        for start, end in zip([first, *ends], [*([each, 0, 0] for each in ends), head])
+    return _up_to(graph, first, ends)
+
+
+def split_by_weights(
+    graph: Graph, shapes: Shapes, data: str, weights: Mapping[str, int], largest: int
+) -> list[Graph]:
+    """Return as `split` does few segments whose `weights`, bytes by name, are `largest` together, or one part's."""
+    first = place_of(graph, data)
+    passages = passages_of(graph, shapes, first)
+    parts = [
+        sum(weights.get(node["name"], 0) for node in part["nodes"]) for part in _up_to(graph, first, passages)
     ]
+    return _up_to(graph, first, [passages[place - 1] for place in _filled(parts, largest)])
+
+
+def _up_to(graph: Graph, first: int, ends: Sequence[int]) -> list[Graph]:
+    """Return the segments from the node at `first` up to each of `ends`, and to the graph's head."""
+    heads = [*([each, 0, 0] for each in ends), graph["heads"][0]]
+    return [between(graph, start, head) for start, head in zip([first, *ends], heads)]
 
 
 def whole(graph: Graph, data: str) -> Graph:

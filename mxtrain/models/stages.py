@@ -7,8 +7,9 @@ engine computes on each device as soon as what it needs is there.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 from mxtrain.core.errors import UsageError
 from mxtrain.models import chosen_rewrites, remat, segments
@@ -79,7 +80,14 @@ class StagedNet(SegmentedNet):
         if self._is_plain:
             self.place([self.devices[-1]] * len(self.parts))
 
-    def forward(self, data: NDArray) -> NDArray:
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """A block in which the net answers as a whole on one CPU, by copies of what others have; on GPUs in parts."""
+        on_cpus = all(each.device_type == "cpu" for each in self.devices)
+        with super().standing_still() if on_cpus else contextlib.nullcontext():
+            yield
+
+    def in_segments(self, data: NDArray) -> NDArray:
         """Compute the net; the answer is on the last device."""
         if self._is_plain:
             return self.net(data)

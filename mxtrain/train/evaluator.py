@@ -14,6 +14,7 @@ from mxtrain.tasks.metrics import metric_selection
 from mxtrain.train import nonfinite_errors
 from mxtrain.train.context import TrainContext
 from mxtrain.train.evaluation import evaluate
+from mxtrain.train.net import build_net
 from mxtrain.train.state import TrainState
 
 
@@ -50,13 +51,14 @@ class Evaluator:
         context, val_set = self._context, self._job.val_set
         assert val_set is not None
         with context.for_evaluation():
-            evaluation = evaluate(
-                *(context.task, context.plain_forward, context.net, val_set, context.devices),
-                stop_requests=self._stop_requests,
-                group=context.group,
-                step=state.step,
-                on_samples=self._on_samples,
-            )
+            with build_net.standing_still(context.net, self._job.run, context.task.objects):
+                evaluation = evaluate(
+                    *(context.task, context.plain_forward, context.net, val_set, context.devices),
+                    stop_requests=self._stop_requests,
+                    group=context.group,
+                    step=state.step,
+                    on_samples=self._on_samples,
+                )
             if evaluation is None:
                 return state
             scores, seconds = evaluation.scores, context.clock.lap_apart("evaluate")

@@ -22,6 +22,7 @@ from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.held import choice
 from mxtrain.train.input_pipeline import InputPipeline, StepBatches, open_pipeline
 from mxtrain.train.job import TrainingJob
+from mxtrain.train.net import build_net
 from mxtrain.train.net.to_device import to_device
 
 MANY_STEPS = 10**9
@@ -185,4 +186,5 @@ def _evaluation(context: TrainContext, batches: list[Any]) -> Rate:
             context.plain_forward(context.net, arrays).losses.asnumpy()
         return sum(map(len, batches[: len(context.devices)]))
 
-    return timed(forward, 0.0)
+    with build_net.standing_still(context.net, context.run, context.task.objects):
+        return timed(forward, 0.0)

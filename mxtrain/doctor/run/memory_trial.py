@@ -14,6 +14,7 @@ from mxtrain.runtime import mx
 from mxtrain.train.context import build_context
 from mxtrain.train.input_pipeline import open_pipeline
 from mxtrain.train.job import TrainingJob
+from mxtrain.train.net import build_net
 from mxtrain.train.net.to_device import to_device
 
 STEPS_BESIDE_A_COPY = 2
@@ -33,9 +34,10 @@ def measure(job: TrainingJob, seconds: float) -> dict[str, Any]:
         for _ in range(STEPS_BESIDE_A_COPY):
             step()
         del held
-        for batch, device in zip(pipeline.batches(one_step.step), context.devices):
-            arrays = {name: to_device(array, device) for name, array in batch.arrays.items()}
-            context.plain_forward(context.net, arrays).losses.asnumpy()
+        with build_net.standing_still(context.net, context.run, context.task.objects):
+            for batch, device in zip(pipeline.batches(one_step.step), context.devices):
+                arrays = {name: to_device(array, device) for name, array in batch.arrays.items()}
+                context.plain_forward(context.net, arrays).losses.asnumpy()
     measured: dict[str, Any] = {
         "rate": rate,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,

@@ -17,7 +17,7 @@ import weakref
 from types import MappingProxyType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
-from mxtrain.models.compiled_graphs import OperatorByPurpose, OperatorForAnswers
+from mxtrain.models.compiled_graphs import OperatorByPurpose
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import WEIGHTS
 from mxtrain.runtime.types import Block, NDArray, Symbol
@@ -49,16 +49,19 @@ WITHOUT_GRADIENT = {
 
 
 @dataclasses.dataclass
-class _Made:
+class Made:
     """The making of a block's graph, which is remembered beside the block: that may be the user's."""
 
     needed_rewrites: Sequence[Rewrite]
     output: Any = None  # its Symbol before it was rewritten
     shapes: Shapes = dataclasses.field(default_factory=dict)
     is_plain: bool = False  # rewritten only as far as it must be
+    others: dict[Any, Any] = dataclasses.field(
+        default_factory=dict
+    )  # what was made of the graph, by what made it
 
 
-_made: weakref.WeakKeyDictionary[Any, _Made] = weakref.WeakKeyDictionary()
+_made: weakref.WeakKeyDictionary[Any, Made] = weakref.WeakKeyDictionary()
 
 
 @contextlib.contextmanager
@@ -83,10 +86,10 @@ def rewriting(
         is_new = not self._cached_graph
         inputs, output = get_graph(self, *args)
         if is_new and _are_on_cpu(args):
-            made = _made.setdefault(self, _Made(needed_rewrites))
+            made = _made.setdefault(self, Made(needed_rewrites))
             if not made.is_plain:
                 made.needed_rewrites = needed_rewrites
-            made.output, made.shapes = output, _shapes(inputs, args)
+            made.output, made.shapes, made.others = output, _shapes(inputs, args), {}
             chosen = made.needed_rewrites if made.is_plain else rewrites
             self._cached_graph = inputs, rewritten(output, made.shapes, chosen)
         return self._cached_graph
@@ -96,7 +99,7 @@ def rewriting(
         build_cache(self, *args)
         if by_purpose and _are_on_cpu(args):
             # A block that is made from a graph was not asked for one.
-            made = _made.get(self) or _Made((), shapes=_shapes(self._cached_graph[0], args))
+            made = _made.get(self) or Made((), shapes=_shapes(self._cached_graph[0], args))
             chosen: ByPurpose = {} if made.is_plain else by_purpose
 
             def rewrite(purpose: str, output: Symbol, shapes: Shapes) -> Symbol:
@@ -131,43 +134,10 @@ def take_plain_graphs(net: Block) -> bool:
     return bool(compiled)
 
 
-def answer_by(block: Block, make: Callable[[Symbol, Shapes], Symbol | None]) -> bool:
-    """Have a compiled net on CPUs answer by what `make` makes of its graph and of its inputs' shapes.
-
-    It trains as before. Return whether it does: not where the net is no graph, or has to keep the one that it has.
-    """
-    made = _made.get(block)
-    if made is None or made.output is None or made.is_plain or not block._cached_op:
-        return False
-    symbol = make(rewritten(made.output, made.shapes, made.needed_rewrites), made.shapes)
-    if symbol is not None:
-        block._cached_op = OperatorForAnswers(block, *computed_once_apart(symbol))
-    return symbol is not None
-
-
-def computed_once_apart(symbol: Symbol) -> tuple[Symbol, Symbol | None]:
-    """Return a Symbol that takes what is computed of parameters alone as inputs, and the Symbol that computes that.
-
-    It has the names of the other's inputs as names of its outputs.
-    """
-    graph = json.loads(symbol.tojson())
-    users = users_of(graph)
-    once = [
-        place
-        for place, node in enumerate(graph["nodes"])
-        if node["op"] in OF_PARAMETERS
-        and any(graph["nodes"][user]["op"] not in OF_PARAMETERS for user in users[place])
-    ]
-    if not once:
-        return symbol, None
-    internals = symbol.get_internals()
-    names = [f"{graph['nodes'][place]['name']}_output" for place in once]
-    apart = with_replaced(graph, dict.fromkeys(once, _as_variable))
-    return mx.sym.load_json(json.dumps(apart)), mx.sym.Group([internals[name] for name in names])
-
-
-def _as_variable(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
-    return add({"op": "null", "name": f"{node['name']}_output", "inputs": []})
+def graph_as_made(net: Block) -> Made | None:
+    """Return a net's graph before it was rewritten; None where it is no graph, or has to keep the one that it has."""
+    made = _made.get(net)
+    return None if made is None or made.output is None or made.is_plain else made
 
 
 def _are_on_cpu(args: Sequence[NDArray]) -> bool:

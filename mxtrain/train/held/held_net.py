@@ -6,18 +6,23 @@ and stay in the net. Whoever lends the weights is `SegmentWeights`'; the passes 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+import contextlib
+import functools
+from typing import Any, Iterator, NamedTuple, Sequence
 
 from mxtrain.kvstore.owners.owned_head import OwnedHead
-from mxtrain.models import chosen_rewrites, segments
+from mxtrain.models import answers, chosen_rewrites, segments
+from mxtrain.models.compiled_graphs import JUDGING, purpose_of_now
 from mxtrain.models.heads.class_chunks import ChunkedHead
 from mxtrain.models.parameters import running_statistics
 from mxtrain.models.parameters.weights import layers
 from mxtrain.models.remat import Cut, SegmentedNet
+from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.segment_operators import AnonymousGraph, SegmentOperator, SegmentOperators, anonymous
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, NDArray, NDArrays, Parameter
 from mxtrain.train.held.segment_weights import SegmentWeights
+from mxtrain.train.net.net_bytes import num_bytes
 
 
 class Segment(NamedTuple):
@@ -29,29 +34,52 @@ class Segment(NamedTuple):
     running: Sequence[Parameter]  # statistics that training moves, in the net
 
 
+class LentSegments(NamedTuple):
+    """Segments, and who lends their weights."""
+
+    segments: Sequence[Segment]
+    weights: SegmentWeights
+
+
 class HeldNet(SegmentedNet):
     """A net computed in segments with weights that are lent to it."""
 
     def __init__(self, net: Block, cut: Cut):
         super().__init__(net, cut)
         self.data = cut.data
-        self._operators = SegmentOperators(cut.queueing, chosen_rewrites.by_purpose())
-        moving = {each.name: each for each in running_statistics.parameters(net)}
-        known = net.collect_params()
-        self.segments = [self._segment(graph, known, moving) for graph in cut.graphs]
+        operators = SegmentOperators(cut.queueing, chosen_rewrites.by_purpose())
+        self.segments = [self._segment(graph, operators) for graph in cut.graphs]
         self.weights: SegmentWeights | None = None  # set once the owners of the weights are known
         self.head = next(layers(net, ChunkedHead), None)
+        self._lent_for_answers: LentSegments | None = None  # while weights stand still
 
-    def _segment(self, graph: Any, known: Any, moving: dict[str, Parameter]) -> Segment:
+    def _segment(self, graph: Any, operators: SegmentOperators) -> Segment:
         inputs = (segments.HANDED_ON, self.data)
         found = anonymous(graph, inputs)
-        names = list(found.weights.values())
+        known, names = self.net.collect_params(), list(found.weights.values())
+        moving = {each.name: each for each in self.held}
         return Segment(
-            self._operators.of(found, inputs),
+            operators.of(found, inputs),
             found,
             [known[name] for name in names if name not in moving],
             [moving[name] for name in names if name in moving],
         )
+
+    @functools.cached_property
+    def _segments_of_answers(self) -> Sequence[Segment]:
+        """The segments of the graph with joined layers; none where the net has no such graph.
+
+        It is cut where nothing is joined, as finely as training's segments are large: two of them are here at a time.
+        """
+        symbols, made = answers.symbols_of(self.net), graph_rewrites.graph_as_made(self.net)
+        if symbols is None or made is None:
+            return ()
+        graph, shapes = graph_rewrites.nodes_and_shapes(symbols.whole, made.shapes)
+        sizes = {each.name: num_bytes(each) for each in self.net.collect_params().values()}
+        largest = max(sum(sizes[each.name] for each in segment.lent) for segment in self.segments)
+        operators = SegmentOperators(self._queueing, {JUDGING: ()})
+        graphs = segments.split_by_weights(graph, shapes, self.data, sizes, largest)
+        return [self._segment(each, operators) for each in graphs]
 
     @property
     def held(self) -> list[Parameter]:
@@ -72,11 +100,24 @@ class HeldNet(SegmentedNet):
         assert self.head is not None and isinstance(self.head.lender, OwnedHead), "set beside `weights`"
         return self.head.lender
 
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """A block in which the net answers as `answers.standing_still` says, still a segment at a time."""
+        found = self._segments_of_answers
+        if found:
+            self._lent_for_answers = LentSegments(found, self.lender().of([each.lent for each in found]))
+        try:
+            yield
+        finally:
+            self._lent_for_answers = None
+
     def forward(self, data: NDArray) -> NDArray:
         """Compute the net, outside of training."""
+        for_answers = self._lent_for_answers if purpose_of_now() == JUDGING else None
+        found = for_answers or LentSegments(self.segments, self.lender())
         passed = data
-        for place, weights in self.lender().through([(each,) for each in range(len(self.segments))]):
-            passed = self.computed(place[0], weights, passed, data)
+        for (place,), weights in found.weights.through([(each,) for each in range(len(found.segments))]):
+            passed = _computed(found.segments[place], weights, passed, self.data, data)
             mx.nd.waitall()  # before the weights go
         return passed
 
@@ -85,9 +126,12 @@ class HeldNet(SegmentedNet):
 
         `weights` are those that it is lent, by the names of parameters.
         """
-        segment = self.segments[place]
-        held = {each.name: each.data() for each in segment.running}
-        arrays = {
-            own: held[name] if name in held else weights[name] for own, name in segment.names.weights.items()
-        }
-        return segment.operator({**arrays, segments.HANDED_ON: passed, self.data: data})
+        return _computed(self.segments[place], weights, passed, self.data, data)
+
+
+def _computed(segment: Segment, weights: NDArrays, passed: NDArray, name: str, data: NDArray) -> NDArray:
+    held = {each.name: each.data() for each in segment.running}
+    arrays = {
+        own: held[each] if each in held else weights[each] for own, each in segment.names.weights.items()
+    }
+    return segment.operator({**arrays, segments.HANDED_ON: passed, name: data})

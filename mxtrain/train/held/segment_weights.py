@@ -50,6 +50,10 @@ class SegmentWeights:
         self._owners, self._segments, self._indices = owners, segments, indices
         self._buffers = Buffers()
 
+    def of(self, segments: Sequence[Sequence[Parameter]]) -> SegmentWeights:
+        """Return the weights of other segments of the same net, from the same owners."""
+        return SegmentWeights(self._owners, segments, self._indices)
+
     def through(self, stages: Sequence[Stage]) -> Iterator[tuple[Stage, dict[str, NDArray]]]:
         """Yield each stage with its weights, which have to be computed with before the next one is asked for."""
         coming = self._start(stages[0])

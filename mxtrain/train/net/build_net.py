@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Collection, ContextManager, Iterator, Mapping, Sequence
 
 from mxtrain import config
 from mxtrain.checkpoint import initial_weights
@@ -19,12 +19,13 @@ from mxtrain.config import Run, batch_plan, program_objects
 from mxtrain.config.components.choices import HOLD_ALL, HOLD_LAYERS
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.models import remat, stages
+from mxtrain.models import answers, remat, stages
 from mxtrain.models.autocast.autocast import Forecast
 from mxtrain.models.nets import zoo
 from mxtrain.models.nets.table import tables_of
 from mxtrain.models.parameters import fast_init, initializers, pretrained, weights
 from mxtrain.models.pruning import Cut, Widths
+from mxtrain.models.remat import SegmentedNet
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.optim import freeze, precision
 from mxtrain.runtime import mx
@@ -61,6 +62,16 @@ def own_settings_kept(run: Run, objects: ProgramObjects) -> Iterator[None]:
     net = zoo.net_object(run.model.model, objects)
     with contextlib.nullcontext() if net is None else weights.training_settings_kept(net):
         yield
+
+
+def standing_still(net: Block, run: Run, objects: ProgramObjects) -> ContextManager[None]:
+    """Return a block in which the weights of the run's net do not change, so that it answers by joined layers.
+
+    One that cannot, or that a Python program gave, goes on by its own graph.
+    """
+    if zoo.net_object(run.model.model, objects) is not None:
+        return contextlib.nullcontext()
+    return net.standing_still() if isinstance(net, SegmentedNet) else answers.standing_still(net)
 
 
 def devices_of(names: str) -> list[Device]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Sequence
 from mxtrain.checkpoint import initial_weights, locations
 from mxtrain.config import Run, program_objects
 from mxtrain.core.errors import UsageError
-from mxtrain.models.rewrites import graph_rewrites, joined_layers
+from mxtrain.models import answers
 from mxtrain.train.net import build_net
 
 if TYPE_CHECKING:
@@ -32,5 +32,5 @@ def teacher_net(run: Run, devices: Sequence[Device]) -> Block | None:
     locations.make_importable(found, model, last=True)
     net = build_net.load_trained(found, devices, like=run)
     net.collect_params().setattr("grad_req", "null")
-    graph_rewrites.answer_by(net, joined_layers.for_answers)
+    answers.answer_by(net)
     return net

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Collection
 
+from mxtrain.models import answers
 from mxtrain.models.nets import zoo
-from mxtrain.models.rewrites import graph_rewrites, joined_layers
+from mxtrain.models.rewrites import joined_layers
 from mxtrain.runtime import mx
 from mxtrain.train.net import build_net
 
@@ -30,7 +31,7 @@ def weights_taken_once(
             made.append(joined_layers.for_answers(*graph_and_shapes))
             return made[-1]
 
-        assert graph_rewrites.answer_by(net, make)
+        assert answers.answer_by(net, make)
         found = [net(data).asnumpy() for data in pictures]
         for each, expected in zip(found, right):
             assert_close(each, expected)

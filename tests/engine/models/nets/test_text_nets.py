@@ -8,8 +8,8 @@ import pytest
 from mxtrain import config
 from mxtrain.config.components import nets
 from mxtrain.core.errors import UsageError
+from mxtrain.models.answers import answer_by
 from mxtrain.models.nets import zoo
-from mxtrain.models.rewrites import graph_rewrites, joined_layers
 from mxtrain.runtime import mx
 from mxtrain.tasks.sequence_classification import SequenceClassification
 from mxtrain.tasks.token_classification import TokenClassification
@@ -50,7 +50,7 @@ def test_an_lstm_that_is_compiled_answers_as_one_that_is_not_and_always_alike(jo
     expected = [answers(net, group, group.shape[1]) for group in groups]
     with zoo.rewriting():
         zoo.compile_graph(net, [(4, 32), (4, 32)], mx.cpu())
-        assert not joins_layers or graph_rewrites.answer_by(net, joined_layers.for_answers)
+        assert not joins_layers or answer_by(net)
         first, *others = ([answers(net, group, group.shape[1]) for group in groups] for _ in range(3))
     for found, right in zip(first, expected):
         np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)

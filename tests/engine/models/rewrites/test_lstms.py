@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxtrain.models import answers
 from mxtrain.models.rewrites import graph_rewrites, joined_layers
 from mxtrain.models.rewrites.own import lstms
 from mxtrain.runtime import mx
@@ -90,6 +91,6 @@ def test_other_layers_stay() -> None:
 
 def test_weights_are_put_in_order_once() -> None:
     made = joined_layers.for_answers(layers(16, 24, num_layers=2), {"data": (5, 3, 24)})
-    symbol, once = graph_rewrites.computed_once_apart(made)
+    symbol, once = answers.computed_once_apart(made)
     assert operators(symbol) == ["null", "null", LSTM]
     assert once is not None and len(once.list_outputs()) == 1

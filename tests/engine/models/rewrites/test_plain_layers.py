@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxtrain.models import answers
 from mxtrain.models.nets import zoo
-from mxtrain.models.rewrites import graph_rewrites, joined_layers
+from mxtrain.models.rewrites import joined_layers
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import (
     EXPANDED,
@@ -159,7 +160,7 @@ def test_a_net_that_answers_does_so_on_each_device_by_that_ones_weights_and_trai
         right = [net(data).asnumpy() for data in pictures]
         before = _gradient(net, pictures[0], last)
         assert before.any() and np.abs(right[0] - right[1]).max() > np.abs(right[0]).max()
-        assert graph_rewrites.answer_by(net, joined_layers.for_answers)
+        assert answers.answer_by(net)
         for _ in range(2):  # the second time by what the first has looked up
             for data, expected in zip(pictures, right):
                 assert_close(net(data).asnumpy(), expected)
