@@ -1,7 +1,8 @@
 """mxtrain's process, and ONNX Runtime's with mxtrain's export: `mxnet_side.py NET BATCH KIND WEIGHTS.npz`.
 
 Answers are those of a batch in memory. The kinds are "mxtrain", which answers as `evaluate` and `predict` do and writes
-the weights for the others, "in training", as evaluations do there, and "onnxruntime".
+the weights for the others, "in training", as an evaluation does there once it has begun, "begun", an evaluation of a
+batch from its beginning, and "onnxruntime".
 """
 
 from __future__ import annotations
@@ -39,12 +40,29 @@ def own_answers(net: Any, data: Any, path: Path) -> Callable[[], float]:
 
 
 def answers_in_training(net: Any, data: Any, path: Path) -> Callable[[], float]:
-    """Return such a function that computes as evaluations of a net in training do, by the weights at `path`."""
+    """Return such a function that computes within an evaluation of a net in training, by the weights at `path`."""
+    from mxtrain.models import answers
     from mxtrain.runtime import memory, mx
 
     _load(net, path)
     arrays = mx.nd.array(data)
+    assert answers.answer_by(net)
     return lambda: float(np.abs(memory.numbers(net(arrays))).mean())
+
+
+def evaluations_in_training(net: Any, data: Any, path: Path) -> Callable[[], float]:
+    """Return such a function that begins an evaluation with each batch: weights are folded, and memory is found."""
+    from mxtrain.models import answers
+    from mxtrain.runtime import memory, mx
+
+    _load(net, path)
+    arrays = mx.nd.array(data)
+
+    def evaluate() -> float:
+        with answers.standing_still(net):
+            return float(np.abs(memory.numbers(net(arrays))).mean())
+
+    return evaluate
 
 
 def answers_of_onnx(net: Any, data: Any, path: Path) -> Callable[[], float]:
@@ -74,7 +92,12 @@ def _load(net: Any, path: Path) -> None:
         named[name].set_data(mx.nd.array(array))
 
 
-KINDS = {"mxtrain": own_answers, "in training": answers_in_training, "onnxruntime": answers_of_onnx}
+KINDS = {
+    "mxtrain": own_answers,
+    "in training": answers_in_training,
+    "begun": evaluations_in_training,
+    "onnxruntime": answers_of_onnx,
+}
 
 if __name__ == "__main__":
     main()

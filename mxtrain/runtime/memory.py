@@ -59,3 +59,10 @@ def _address(array: NDArray) -> int | None:
     # Also puts an array that oneDNN has laid out in blocks back in order.
     mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(found)))
     return found.value
+
+
+def give_back_freed() -> None:
+    """Give the system the memory that has been freed, where the C library keeps some for later."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
