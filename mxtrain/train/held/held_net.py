@@ -69,16 +69,17 @@ class HeldNet(SegmentedNet):
     def _segments_of_answers(self) -> Sequence[Segment]:
         """The segments of the graph with joined layers; none where the net has no such graph.
 
-        It is cut where nothing is joined, as finely as training's segments are large: two of them are here at a time.
+        It is cut where nothing is joined. Two segments are here at a time, so none has more weights than the second
+        largest of training, if that can be.
         """
         symbols, made = answers.symbols_of(self.net), graph_rewrites.graph_as_made(self.net)
         if symbols is None or made is None:
             return ()
         graph, shapes = graph_rewrites.nodes_and_shapes(symbols.whole, made.shapes)
         sizes = {each.name: num_bytes(each) for each in self.net.collect_params().values()}
-        largest = max(sum(sizes[each.name] for each in segment.lent) for segment in self.segments)
+        lent = sorted(sum(sizes[each.name] for each in segment.lent) for segment in self.segments)
         operators = SegmentOperators(self._queueing, {JUDGING: ()})
-        graphs = segments.split_by_weights(graph, shapes, self.data, sizes, largest)
+        graphs = segments.split_by_weights(graph, shapes, self.data, sizes, lent[-2:][0])
         return [self._segment(each, operators) for each in graphs]
 
     @property
