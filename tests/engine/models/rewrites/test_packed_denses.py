@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mxtrain.core.system import kernels
+from mxtrain.models import answers
 from mxtrain.models.rewrites import graph_rewrites, joined_layers
 from mxtrain.models.rewrites.own import packed_denses
 from mxtrain.runtime import mx
@@ -74,7 +75,7 @@ def test_what_is_no_number_stays_none_of_its_row(number: float) -> None:
 
 def test_weights_are_packed_once() -> None:
     made = joined_layers.for_answers(dense(), {"data": (5, INPUTS)})
-    symbol, once = graph_rewrites.computed_once_apart(made)
+    symbol, once = answers.computed_once_apart(made)
     assert operators(symbol) == ["null", "null", PACKED_DENSE]
     assert once is not None and operators(once) == ["null", "null", PACKED_WEIGHTS]
 
