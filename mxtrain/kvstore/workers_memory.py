@@ -6,6 +6,7 @@ side is `shared_servers.py`'s.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import threading
@@ -32,9 +33,17 @@ class WorkersMemory:
     """The arrays of workers by key and rank, as they come to the socket `number`; `fail` is told what goes wrong."""
 
     def __init__(self, number: int, num_workers: int, fail: Callable[[Exception], None]):
-        self._number, self._num_workers, self._fail = number, num_workers, fail
+        self._num_workers, self._fail = num_workers, fail
         self._arrays: defaultdict[int, dict[int, Shared]] = defaultdict(dict)
-        threading.Thread(target=self._run, name="memory", daemon=True).start()
+        # Not by the thread: as long as a server runs ps-lite, no other thread of it can make a socket
+        # (`unix_sockets.private`), and workers would wait for this one in vain.
+        self._listening = contextlib.ExitStack()
+        try:
+            self._listener = self._listening.enter_context(connections.listening(number, num_workers))
+        except OSError as error:
+            fail(error)
+        else:
+            threading.Thread(target=self._run, name="memory", daemon=True).start()
 
     def add(self, key: int, pushed: NDArray, stored: NDArray) -> None:
         """Add the arrays of a key where they are, or if there are none store what was pushed, which is a sum.
@@ -56,8 +65,8 @@ class WorkersMemory:
 
     def _take_in(self) -> None:
         wanted = [(MEMORY, rank) for rank in range(self._num_workers)]
-        with connections.listening(self._number, self._num_workers) as listener:
-            ends = connections.accept(listener, wanted, time.monotonic() + ACCEPT_SECONDS)
+        with self._listening:
+            ends = connections.accept(self._listener, wanted, time.monotonic() + ACCEPT_SECONDS)
         connections.settle(ends.values())
         of_descriptors = {end.fileno(): (rank, end) for (_, rank), end in ends.items()}
         poller = select.poll()

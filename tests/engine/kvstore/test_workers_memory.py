@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import time
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Sequence
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from mxtrain import native
+from mxtrain.cluster import unix_sockets
 from mxtrain.cluster.gateway.routes import NUMBERS
 from mxtrain.kvstore import connections, shared_arrays
 from mxtrain.kvstore.shared_servers import ADDS_ONLY, HEAD, MEMORY
@@ -62,6 +64,23 @@ def test_arrays_are_added_where_they_lie(num_workers: int) -> None:
     for end in ends:
         end.close()
     assert failures.empty()
+
+
+def test_workers_are_taken_in_though_ps_lite_runs_before_any_thread() -> None:
+    """It holds the umask as long as it runs: a socket that a thread were to make would never be there."""
+    number, failures = random.SystemRandom().choice(NUMBERS), SimpleQueue[Exception]()
+    with unix_sockets.private():
+        WorkersMemory(number, 1, failures.put)
+        end = connections.connect(number, MEMORY, 0, time.monotonic() + SECONDS)
+    assert end is not None and failures.empty()
+    end.close()
+
+
+def test_a_socket_that_cannot_be_made_is_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(unix_sockets, "FOLDER", tmp_path / "gone")
+    failures = SimpleQueue[Exception]()
+    WorkersMemory(random.SystemRandom().choice(NUMBERS), 1, failures.put)
+    assert isinstance(failures.get(timeout=SECONDS), OSError)
 
 
 @pytest.mark.parametrize("place", [(0, 1020, 5), (0, -1, 5), (0, 0, 0), (0, 1024, 1)])
