@@ -20,12 +20,6 @@ DROPPING_ATTENTION = "mxtrain_dropping_attention"  # that and dropout among shar
 # A BatchNorm with its activation, a depthwise convolution with those behind it, or on both sides.
 NORM, DEPTHWISE_NORM = "mxtrain_norm", "mxtrain_depthwise_norm"
 NORM_DEPTHWISE_NORM = "mxtrain_norm_depthwise_norm"
-# For nets that answer: weights folded with a norm, and convolutions of 1 x 1 by these, with gates of their inputs and
-# with what is added; the gates of squeeze and excitation.
-FOLDED_NORM, GATE = "mxtrain_folded_norm", "mxtrain_gate"
-EXPANDED = "mxtrain_expanded"  # such a convolution and a depthwise one; what comes out and its means
-POINTWISE, POINTWISE_SUM = "mxtrain_pointwise", "mxtrain_pointwise_sum"
-GATED_POINTWISE, GATED_POINTWISE_SUM = "mxtrain_gated_pointwise", "mxtrain_gated_pointwise_sum"
 # Convolutions with channels last of nets that answer: their weights, by whether there is a bias and whether a norm, and
 # the layers, by Winograd's algorithm where they have a tile.
 CONVOLUTION_WEIGHTS = {
@@ -35,12 +29,21 @@ CONVOLUTION_WEIGHTS = {
     (True, True): "mxtrain_biased_normed_convolution_weights",
 }
 CONVOLUTION, CONVOLUTION_SUM = "mxtrain_convolution", "mxtrain_convolution_sum"
+FIRST_CONVOLUTION = "mxtrain_first_convolution"  # of pictures in plain order
+CHANNEL_MEANS = "mxtrain_channel_means"  # of data with channels last
+# Blocks of mobile nets (models/rewrites/own/mobile_blocks.py), by whether there is an expansion and whether a gate.
+BLOCK = {
+    (False, False): "mxtrain_separable",
+    (False, True): "mxtrain_gated_separable",
+    (True, False): "mxtrain_inverted",
+    (True, True): "mxtrain_gated_inverted",
+}
 # LSTM layers of nets that answer: weights in the order in which they are read, and layers; inputs, hidden, layers.
 LSTM_WEIGHTS, LSTM = "mxtrain_lstm_weights", "mxtrain_lstm"
 # Dense layers of nets that answer: packed weights, of weights and a bias, and layers; outputs.
 PACKED_WEIGHTS, PACKED_DENSE = "mxtrain_packed_weights", "mxtrain_packed_dense"
 # All that make weights of parameters.
-WEIGHTS = (FOLDED_NORM, *CONVOLUTION_WEIGHTS.values(), LSTM_WEIGHTS, PACKED_WEIGHTS)
+WEIGHTS = (*CONVOLUTION_WEIGHTS.values(), LSTM_WEIGHTS, PACKED_WEIGHTS)
 LAYER_NORM = "mxtrain_layer_norm"  # of data, gamma and beta, over the last axis; eps
 CROSS_ENTROPY = "mxtrain_cross_entropy"  # of scores and labels, over the last axis; smoothing
 DENSE = "mxtrain_dense"  # of data, weights and a bias; outputs

@@ -32,14 +32,15 @@ static int try_round(long round) {
                          .inputs = PANEL * (1 + drawn(drawn(5) ? 3 : 20)), .outputs = PANEL * (1 + drawn(drawn(5) ? 3 : 20)), .kernel = 3,
                          .stride = 1, .pad = 1, .tile = tiles[round % 3], .activation = (Activation)drawn(2)};
     if (!layer.tile) layer.kernel = 1 + 2 * drawn(3), layer.stride = 1 + drawn(3), layer.pad = drawn(layer.kernel);
+    if (!layer.tile && drawn(2)) layer.inputs -= drawn(PANEL), layer.outputs -= drawn(PANEL);
     if (layer.kernel > least_side(&layer) + 2 * layer.pad) return 0;
     size_t places = layer.batch * out_side(&layer, layer.height) * out_side(&layer, layer.width), outputs = layer.outputs;
     size_t size = panel_size(taps_of(layer.kernel, layer.tile), layer.inputs);
     float *in = numbers(layer.batch * layer.height * layer.width * layer.inputs), *added = numbers(places * outputs);
-    float *out = numbers(places * outputs), *folded = numbers(outputs / PANEL * size), *bias = numbers(outputs);
+    float *out = numbers(places * outputs), *folded = numbers(folded_panels(outputs) * size), *bias = numbers(outputs);
     float *weights = numbers(outputs * layer.inputs * layer.kernel * layer.kernel), *norm[3], *variance = drawn_numbers(outputs, 1000, 1000, 0.5f);
     for (size_t at = 0; at < 3; at++) norm[at] = numbers(outputs);
-    ConvolutionWeights of = {outputs, layer.inputs, layer.kernel, layer.tile, weights, drawn(2) ? bias : NULL, NULL, NULL, NULL, NULL, 1e-3f};
+    ConvolutionWeights of = {outputs, layer.inputs, layer.kernel, layer.tile, 0, weights, drawn(2) ? bias : NULL, NULL, NULL, NULL, NULL, 1e-3f};
     if (drawn(2)) of.gamma = drawn(2) ? norm[0] : NULL, of.beta = norm[1], of.mean = norm[2], of.variance = variance;
     fold_convolution(&of, folded, num_threads);
     layer.in = in, layer.weights = folded, layer.added = drawn(2) ? added : NULL;

@@ -12,14 +12,17 @@ from tests.support import sanitized
 # they try, here and with the slow tests.
 PROGRAMS = {
     "attention": (["product"], 30, 2000),
+    "block": (
+        ["convolution_weights", "depthwise", "direct", "gate", "places", "product", "winograd"],
+        60,
+        2000,
+    ),
     "channels": (["norm", "plane"], 30, 2000),
-    "convolution": (["convolution_weights", "direct", "product", "winograd"], 30, 600),
+    "convolution": (["convolution_weights", "direct", "places", "product", "winograd"], 30, 600),
     "dense": (["product"], 30, 1000),
-    "expanded": (["channels", "few_columns", "gate", "norm", "plane", "pointwise"], 30, 1000),
     "layer_norm": ([], 100, 3000),
     "lstm": (["product"], 30, 2000),
     "packed_dense": (["product"], 30, 1000),
-    "pointwise": (["few_columns"], 30, 1000),
     "reduction": ([], 200, 5000),
     "scores": ([], 200, 5000),
     "update": (["squares"], 200, 5000),

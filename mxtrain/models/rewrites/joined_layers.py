@@ -21,7 +21,7 @@ from mxtrain.models.rewrites import (
     pooled_first,
 )
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, in_bfloat16
-from mxtrain.models.rewrites.own import channel_runs, last_channels, packed_denses, plain_layers
+from mxtrain.models.rewrites.own import channel_runs, last_channels, mobile_blocks, packed_denses
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Symbol
 
@@ -35,7 +35,7 @@ OWN_LAYERS = (
     inference_graphs.without_copies,
     pooled_first.with_pooling_first,
     hard_sigmoids.with_hard_sigmoids,
-    plain_layers.with_plain_layers,
+    mobile_blocks.with_mobile_blocks,
     last_channels.with_last_channels,
     channel_runs.with_judged_runs,
     packed_denses.with_packed_denses,

@@ -1,6 +1,7 @@
 /* Weights of convolutions with a norm folded in, in panels of outputs, computed in float64 and rounded once. */
 
 #include <math.h>
+#include <string.h>
 
 #include "convolution.h"
 #include "threads.h"
@@ -20,15 +21,19 @@ static void fold_output(const ConvolutionWeights *from, size_t output, float *pa
         double scaled[MOST_TAPS], transformed[MOST_TAPS];
         for (size_t at = 0; at < area; at++) scaled[at] = weights[at] * scale;
         if (from->tile) transform_kernel(from->tile, scaled, transformed);
-        for (size_t tap = 0; tap < taps; tap++)
-            panel[PANEL * (1 + tap * from->inputs + input) + lane] = (float)(from->tile ? transformed : scaled)[tap];
+        for (size_t tap = 0; tap < taps; tap++) {
+            size_t row = from->is_plain ? input * taps + tap : tap * from->inputs + input;
+            panel[PANEL * (1 + row) + lane] = (float)(from->tile ? transformed : scaled)[tap];
+        }
     }
 }
 
 void fold_convolution(const ConvolutionWeights *from, float *folded, int num_threads) {
     size_t size = panel_size(taps_of(from->kernel, from->tile), from->inputs);
 #pragma omp parallel for num_threads(num_threads)
-    for (size_t panel = 0; panel < from->outputs / PANEL; panel++)
-        for (size_t lane = 0; lane < PANEL; lane++)
-            fold_output(from, panel * PANEL + lane, folded + panel * size);
+    for (size_t panel = 0; panel < folded_panels(from->outputs); panel++) {
+        memset(folded + panel * size, 0, size * sizeof *folded);
+        for (size_t output = panel * PANEL; output < (panel + 1) * PANEL && output < from->outputs; output++)
+            fold_output(from, output, folded + panel * size);
+    }
 }

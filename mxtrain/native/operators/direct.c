@@ -1,7 +1,11 @@
 /* The places of all samples are the rows of a product, of which each tap of the kernel takes other ones: they are read where
-   they are. Six places and a panel of outputs stay in registers through all taps. */
+   they are. Of pictures in plain order, with their few channels, a tap is a row of the kernel and of one channel: lines of
+   the picture with padding around them are read for it. */
 
-#include "finished.h"
+#include <string.h>
+
+#include "convolution.h"
+#include "places.h"
 #include "sizes.h"
 #include "threads.h"
 
@@ -11,62 +15,16 @@
 #define TASKS 4               /* of a thread */
 #define FEW_WEIGHTS 300000    /* are read again for each block of rows, whose outputs are written side by side */
 
-/* Rows are where each tap of each place reads, `taps` of a place; weights go on from a tap to the next. */
-INLINE void multiply_places(const size_t count, const Activation activation, const Convolution *layer, const float *const *rows,
-                            const float *panel, size_t place, float *out) {
-    size_t taps = layer->kernel * layer->kernel, depth = layer->inputs;
-    __m256 sums[ROWS][2];
-#pragma GCC unroll 6
-    for (size_t row = 0; row < count; row++) sums[row][0] = _mm256_loadu_ps(panel), sums[row][1] = _mm256_loadu_ps(panel + 8);
-    panel += PANEL;
-    for (size_t tap = 0; tap < taps; tap++) {
-        const float *from[ROWS];
-#pragma GCC unroll 6
-        for (size_t row = 0; row < count; row++) from[row] = rows[row * taps + tap];
-        for (size_t at = 0; at < depth; at++, panel += PANEL) {
-            __m256 low = _mm256_loadu_ps(panel), high = _mm256_loadu_ps(panel + 8);
-#pragma GCC unroll 6
-            for (size_t row = 0; row < count; row++) {
-                __m256 factor = _mm256_broadcast_ss(from[row] + at);
-                sums[row][0] = _mm256_fmadd_ps(factor, low, sums[row][0]);
-                sums[row][1] = _mm256_fmadd_ps(factor, high, sums[row][1]);
-            }
-        }
+/* Return the places from `first` on; taps outside of a picture read zeros. */
+static Places places_of(const Convolution *layer, size_t first, size_t count, const float *zeros, float *out, void **pointers) {
+    size_t taps = layer->kernel * layer->kernel, outputs = layer->outputs;
+    Places places = {count, taps, layer->inputs, (const float **)pointers, (float **)pointers + count * taps, NULL};
+    if (layer->added) places.added = (const float **)pointers + count * (taps + 1);
+    for (size_t at = 0; at < count; at++) {
+        places.to[at] = out + (first + at) * outputs;
+        if (layer->added) places.added[at] = layer->added + (first + at) * outputs;
     }
-#pragma GCC unroll 6
-    for (size_t row = 0; row < count; row++)
-#pragma GCC unroll 2
-        for (size_t half = 0; half < 2; half++)
-            finish(activation, layer, sums[row][half], place + row * layer->outputs + half * LANES, out);
-}
-
-INLINE void multiply_panels_of(const Activation activation, const Convolution *layer, const float *const *rows, size_t first,
-                               size_t count, size_t panel, size_t end, float *out) {
-    size_t taps = layer->kernel * layer->kernel;
-    for (; panel < end; panel++) {
-        const float *weights = layer->weights + panel * panel_size(taps, layer->inputs);
-        for (size_t row = 0; row < count; row += ROWS) {
-            size_t place = (first + row) * layer->outputs + panel * PANEL;
-            const float *const *from = rows + row * taps;
-            switch (count - row) {
-            case 1: multiply_places(1, activation, layer, from, weights, place, out); break;
-            case 2: multiply_places(2, activation, layer, from, weights, place, out); break;
-            case 3: multiply_places(3, activation, layer, from, weights, place, out); break;
-            case 4: multiply_places(4, activation, layer, from, weights, place, out); break;
-            case 5: multiply_places(5, activation, layer, from, weights, place, out); break;
-            default: multiply_places(6, activation, layer, from, weights, place, out);
-            }
-        }
-    }
-}
-
-FMA static void multiply_all(const Convolution *layer, const float *const *rows, size_t first, size_t count, size_t panel,
-                             size_t end, float *out) {
-    FOR_ACTIVATIONS(layer->activation, multiply_panels_of, layer, rows, first, count, panel, end, out)
-}
-
-/* Write where the taps of the places from `first` on read; those outside of a picture read zeros. */
-static void find_rows(const Convolution *layer, size_t first, size_t count, const float *zeros, const float **rows) {
+    const float **rows = places.rows;
     size_t height = out_side(layer, layer->height), width = out_side(layer, layer->width);
     for (size_t place = first; place < first + count; place++) {
         size_t top = place / width % height * layer->stride, left = place % width * layer->stride;
@@ -78,9 +36,10 @@ static void find_rows(const Convolution *layer, size_t first, size_t count, cons
                 *rows++ = is_inside ? sample + (row * layer->width + column) * layer->inputs : zeros;
             }
     }
+    return places;
 }
 
-static size_t places_of(const Convolution *layer) {
+static size_t num_places(const Convolution *layer) {
     return layer->batch * out_side(layer, layer->height) * out_side(layer, layer->width);
 }
 
@@ -89,33 +48,81 @@ static size_t blocks_at_once(const Convolution *layer) {
     return most < FEWEST_BLOCKS ? FEWEST_BLOCKS : least(most, MOST_BLOCKS);
 }
 
-static size_t rows_size(const Convolution *layer) {
-    return blocks_at_once(layer) * ROWS * layer->kernel * layer->kernel * sizeof(float *);
+static size_t pointers_size(const Convolution *layer) {
+    return blocks_at_once(layer) * ROWS * (layer->kernel * layer->kernel + 2) * sizeof(void *);
+}
+
+static void multiply_panels_of(const Convolution *layer, Places places, size_t panel, size_t end) {
+    for (; panel < end; panel++)
+        multiply_places(layer->activation, places, layer->weights + panel * panel_size(places.taps, places.depth), panel * PANEL,
+                        least(PANEL, layer->outputs - panel * PANEL));
 }
 
 size_t direct_scratch(const Convolution *layer, int num_threads) {
-    return (size_t)num_threads * rows_size(layer) + layer->inputs * sizeof(float);
+    return (size_t)num_threads * pointers_size(layer) + layer->inputs * sizeof(float);
 }
 
 void direct_forward(const Convolution *layer, float *out, void *scratch, int num_threads) {
-    size_t places = places_of(layer), blocks = (places + ROWS - 1) / ROWS, most = blocks_at_once(layer);
-    size_t panels = layer->outputs / PANEL, threads = (size_t)num_threads, taps = layer->kernel * layer->kernel;
+    size_t all = num_places(layer), blocks = (all + ROWS - 1) / ROWS, most = blocks_at_once(layer);
+    size_t panels = folded_panels(layer->outputs), threads = (size_t)num_threads, taps = layer->kernel * layer->kernel;
     size_t together = taps * layer->inputs * layer->outputs <= FEW_WEIGHTS ? ROWS : most * ROWS;
     size_t chunks = least(blocks, rounded_up((blocks + most - 1) / most, threads));
     size_t groups = least(panels, (TASKS * threads + chunks - 1) / chunks); /* of panels, where there are few places */
-    float *zeros = (float *)((char *)scratch + (size_t)num_threads * rows_size(layer));
+    float *zeros = (float *)((char *)scratch + (size_t)num_threads * pointers_size(layer));
     for (size_t at = 0; at < layer->inputs; at++) zeros[at] = 0;
 #pragma omp parallel num_threads(num_threads)
     {
-        const float **rows = (const float **)((char *)scratch + (size_t)omp_get_thread_num() * rows_size(layer));
+        void **pointers = (void **)((char *)scratch + (size_t)omp_get_thread_num() * pointers_size(layer));
 #pragma omp for schedule(dynamic)
         for (size_t task = 0; task < chunks * groups; task++) {
             size_t chunk = task / groups, group = task % groups;
-            size_t first = chunk * blocks / chunks * ROWS, count = least((chunk + 1) * blocks / chunks * ROWS, places) - first;
-            find_rows(layer, first, count, zeros, rows);
-            for (size_t row = 0; row < count; row += together)
-                multiply_all(layer, rows + row * taps, first + row, least(together, count - row), group * panels / groups,
-                             (group + 1) * panels / groups, out);
+            size_t first = chunk * blocks / chunks * ROWS, count = least((chunk + 1) * blocks / chunks * ROWS, all) - first;
+            Places places = places_of(layer, first, count, zeros, out, pointers);
+            for (size_t at = 0; at < count; at += together)
+                multiply_panels_of(layer, places_from(places, at, least(together, count - at)), group * panels / groups,
+                                   (group + 1) * panels / groups);
+        }
+    }
+}
+
+static size_t line_size(const Convolution *layer) { return layer->width + 2 * layer->pad; }
+
+/* The bytes of pointers, and with them those of lines: of each channel as many as the kernel has rows. */
+static size_t plain_pointers_size(const Convolution *layer) {
+    return out_side(layer, layer->width) * (layer->inputs * layer->kernel + 1) * sizeof(void *);
+}
+static size_t plain_size(const Convolution *layer) {
+    size_t lines = layer->inputs * layer->kernel * line_size(layer) * sizeof(float);
+    return plain_pointers_size(layer) + rounded_up(lines, sizeof(void *));
+}
+
+size_t plain_scratch(const Convolution *layer, int num_threads) { return (size_t)num_threads * plain_size(layer); }
+
+/* Write the lines that a row of outputs is made of. */
+static void put_lines(const Convolution *layer, size_t sample, size_t top, float *lines) {
+    for (size_t at = 0; at < layer->inputs * layer->kernel; at++, lines += line_size(layer)) {
+        size_t row = top + at % layer->kernel - layer->pad; /* before 0 it is huge */
+        size_t plane = sample * layer->inputs + at / layer->kernel;
+        memset(lines, 0, line_size(layer) * sizeof *lines);
+        if (row < layer->height)
+            memcpy(lines + layer->pad, layer->in + (plane * layer->height + row) * layer->width, layer->width * sizeof *lines);
+    }
+}
+
+void plain_forward(const Convolution *layer, float *out, void *scratch, int num_threads) {
+    size_t height = out_side(layer, layer->height), width = out_side(layer, layer->width), taps = layer->inputs * layer->kernel;
+#pragma omp parallel num_threads(num_threads)
+    {
+        void **pointers = (void **)((char *)scratch + (size_t)omp_get_thread_num() * plain_size(layer));
+        float *lines = (float *)((char *)pointers + plain_pointers_size(layer));
+        Places places = {width, taps, layer->kernel, (const float **)pointers, (float **)pointers + width * taps, NULL};
+        for (size_t at = 0; at < width * taps; at++)
+            places.rows[at] = lines + at % taps * line_size(layer) + at / taps * layer->stride;
+#pragma omp for schedule(static)
+        for (size_t row = 0; row < layer->batch * height; row++) {
+            put_lines(layer, row / height, row % height * layer->stride, lines);
+            for (size_t at = 0; at < width; at++) places.to[at] = out + (row * width + at) * layer->outputs;
+            multiply_panels_of(layer, places, 0, folded_panels(layer->outputs));
         }
     }
 }

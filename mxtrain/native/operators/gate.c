@@ -1,14 +1,24 @@
-/* Rows of weights are read once for all samples. A mean, and each number behind it, is one thread's. */
+/* A gate and each number before it are one thread's. */
 
 #include "gate.h"
 
-#include "threads.h"
+#include "norm.h"
+#include "plane.h"
 #include "vectors.h"
 
-FMA float mean_of(const float *numbers, size_t count) {
-    __m256 even = _mm256_setzero_ps(), odd = even;
-    add_row(numbers, count, &even, &odd);
-    return (float)((exact_sum_of(even) + exact_sum_of(odd)) / (double)count);
+#define AT_ONCE 32 /* places, whose sum is added to the others' */
+
+FMA void mean_channels(const float *in, size_t count, size_t step, size_t channels, float *means) {
+    for (size_t channel = 0; channel < channels; channel += LANES) {
+        __m256 total = _mm256_setzero_ps();
+        for (size_t first = 0; first < count; first += AT_ONCE) {
+            __m256 sum = _mm256_setzero_ps();
+            for (size_t at = first; at < first + AT_ONCE && at < count; at++)
+                sum = _mm256_add_ps(sum, _mm256_loadu_ps(in + at * step + channel));
+            total = _mm256_add_ps(total, sum);
+        }
+        _mm256_storeu_ps(means + channel, _mm256_div_ps(total, _mm256_set1_ps((float)count)));
+    }
 }
 
 FMA static float product_of(const float *one, const float *other, size_t count) {
@@ -23,31 +33,20 @@ FMA static float product_of(const float *one, const float *other, size_t count) 
     return sum_of(_mm256_add_ps(even, odd));
 }
 
-size_t gate_scratch(const Gate *gate) { return gate->batch * (gate->channels + gate->hidden); }
+float hidden_number(const Gate *gate, const float *means, size_t at) {
+    float number = product_of(gate->first + at * gate->channels, means, gate->channels) + gate->first_bias[at];
+    return number < 0 ? 0 : number;
+}
 
 /* What is no number stays none. */
 static float limited(float number) { return number < 0 ? 0 : number > 1 ? 1 : number; }
 
-void gate_forward(const Gate *gate, float *out, float *scratch, int num_threads) {
-    size_t channels = gate->channels, hidden = gate->hidden;
-    float *means = scratch, *behind_first = means + gate->batch * channels;
-    int threads = threads_for(gate->batch * channels * gate->plane, num_threads);
-#pragma omp parallel num_threads(threads)
-    {
-#pragma omp for schedule(static)
-        for (size_t each = 0; each < gate->batch * channels; each++)
-            means[each] = mean_of(gate->in + each * gate->plane, gate->plane);
-#pragma omp for schedule(static)
-        for (size_t row = 0; row < hidden; row++)
-            for (size_t sample = 0; sample < gate->batch; sample++) {
-                float number = product_of(gate->first + row * channels, means + sample * channels, channels) + gate->first_bias[row];
-                behind_first[sample * hidden + row] = number < 0 ? 0 : number;
-            }
-#pragma omp for schedule(static)
-        for (size_t row = 0; row < channels; row++)
-            for (size_t sample = 0; sample < gate->batch; sample++) {
-                float number = product_of(gate->second + row * hidden, behind_first + sample * hidden, hidden);
-                out[sample * channels + row] = limited((number + gate->second_bias[row]) * gate->slope + gate->offset);
-            }
-    }
+float gate_of(const Gate *gate, const float *hidden, size_t channel) {
+    float number = product_of(gate->second + channel * gate->hidden, hidden, gate->hidden) + gate->second_bias[channel];
+    return limited(number * gate->slope + gate->offset);
+}
+
+FMA void multiply_by_gates(float *place, const float *gates, size_t channels) {
+    for (size_t at = 0; at < channels; at += LANES)
+        store(place + at, channels - at, _mm256_mul_ps(load(place + at, channels - at), load(gates + at, channels - at)));
 }

@@ -38,4 +38,21 @@ static int backward(const Call *call) {
     return DONE;
 }
 
+/* The means of each channel's places of data with channels last, as pooling gives them: (batch, channels, 1, 1). */
+static int means_shape(Attributes attributes, FoundShape *inputs, FoundShape *output) {
+    (void)attributes;
+    const int64_t *data = inputs->sizes;
+    if (inputs->count != 4 || data[0] < 1 || data[1] < 1 || data[2] < 1 || data[3] < 1) return FAILED;
+    *output = (FoundShape){{data[0], data[3], 1, 1}, 4};
+    return DONE;
+}
+
+static int means_forward(const Call *call) {
+    const int64_t *data = call->inputs->sizes;
+    Reduction reduction = {MEAN, (size_t)data[0], (size_t)(data[1] * data[2]), (size_t)data[3], call->in[0]};
+    reduce(&reduction, call->out[0], call->num_threads);
+    return DONE;
+}
+
+const Operator channel_means_operator = {"mxtrain_channel_means", 1, 1, means_shape, means_forward, no_backward, 0, {0}};
 const Operator reduction_operator = {"mxtrain_reduction", 1, 1, shape, forward, backward, 0, {0}};

@@ -1,19 +1,18 @@
-"""Gates of squeeze and excitation in nets that answer, as one operator of ours."""
+"""Gates of squeeze and excitation in nets that answer, which operators of ours compute."""
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, NamedTuple
+from typing import Iterator, NamedTuple
 
-from mxtrain.models.rewrites.graph_rewrites import AddNode, Inputs
 from mxtrain.models.rewrites.norm_relus import OF_PICTURES
 from mxtrain.models.rewrites.own.answering_graphs import Net
-from mxtrain.runtime.own_operators import GATE
 
 
 class Gate(NamedTuple):
-    """A squeeze and excitation: what it takes, its two dense layers, and the hard sigmoid that it ends with."""
+    """A squeeze and excitation: what it takes, its means, two dense layers, and the hard sigmoid that it ends with."""
 
     source: list[int]
+    means: int
     first: int
     second: int
     end: int
@@ -30,8 +29,8 @@ def gates(net: Net) -> Iterator[Gate]:
         pooling = _source_by(net, first, "Convolution")
         if relu is None or first is None or pooling is None or not net.is_relu(relu):
             continue
-        if _is_mean(net, pooling) and _is_dense(net, first) and _is_dense(net, second):
-            yield Gate(net.node(pooling)["inputs"][0], first, second, end)
+        if is_mean(net, pooling) and _is_dense(net, first) and _is_dense(net, second):
+            yield Gate(net.node(pooling)["inputs"][0], pooling, first, second, end)
 
 
 def _source_by(net: Net, place: int | None, *ops: str) -> int | None:
@@ -42,7 +41,8 @@ def _source_by(net: Net, place: int | None, *ops: str) -> int | None:
     return source if net.only_user(source) == place else None
 
 
-def _is_mean(net: Net, place: int) -> bool:
+def is_mean(net: Net, place: int) -> bool:
+    """Return whether this node gives the means of a picture's channels."""
     attributes = net.attributes(place)
     return (
         net.node(place)["op"] == "Pooling"
@@ -56,20 +56,16 @@ def _is_dense(net: Net, place: int) -> bool:
     return net.is_product(place) and net.attributes(place).get("no_bias", "False") == "False"
 
 
-def inputs(net: Net, gate: Gate) -> list[list[int]]:
-    """Return what a gate is computed of, or the means of its channels, and the weights and biases."""
-    return [
-        gate.source,
-        *(entry for place in (gate.first, gate.second) for entry in net.node(place)["inputs"][1:]),
-    ]
+def weights(net: Net, gate: Gate) -> list[list[int]]:
+    """Return the weights and biases of a gate."""
+    return [entry for place in (gate.first, gate.second) for entry in net.node(place)["inputs"][1:]]
 
 
-def operator(node: Mapping[str, Any], inputs: Inputs, add: AddNode, net: Net, gate: Gate) -> int:
-    """Add the operator of a gate to a graph."""
+def attributes(net: Net, gate: Gate) -> dict[str, str]:
+    """Return the attributes of a gate as operators of ours take them."""
     hard_sigmoid = net.attributes(gate.end)
-    attributes = {
-        "hidden": net.attributes(gate.first)["num_filter"],
-        "slope": hard_sigmoid.get("alpha", "0.2"),
-        "offset": hard_sigmoid.get("beta", "0.5"),
+    return {
+        "hidden": str(net.attributes(gate.first)["num_filter"]),
+        "slope": str(hard_sigmoid.get("alpha", "0.2")),
+        "offset": str(hard_sigmoid.get("beta", "0.5")),
     }
-    return add({"op": GATE, "name": node["name"], "attrs": attributes, "inputs": inputs})

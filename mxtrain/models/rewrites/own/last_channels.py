@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from mxtrain import native
 from mxtrain.models.rewrites import norm_relus
@@ -24,12 +24,12 @@ from mxtrain.models.rewrites.graph_rewrites import (
     with_replaced,
 )
 from mxtrain.models.rewrites.norm_relus import OF_PICTURES
-from mxtrain.models.rewrites.own import channel_runs
+from mxtrain.models.rewrites.own import channel_runs, orders
 from mxtrain.models.rewrites.own.answering_graphs import Net, net_of, without_unused
 from mxtrain.models.rewrites.own.channel_runs import IDENTITY, RELU
+from mxtrain.models.rewrites.own.orders import Entry, Lasts
 from mxtrain.runtime.own_operators import CONVOLUTION, CONVOLUTION_SUM, CONVOLUTION_WEIGHTS
 
-LAST, FIRST = "(0, 2, 3, 1)", "(0, 3, 1, 2)"  # the order of axes, from MXNet's and back
 KERNELS, STRIDES = (1, 3, 5), (1, 2)
 WINOGRAD = ("3", "1")  # the kernel and the stride that it is for
 PANEL = 16  # channels come in whole ones
@@ -39,9 +39,6 @@ LARGE_TILES_UP_TO = 128 * 256  # weights: four times as many transformed ones ar
 PAYS_A_CHANNEL = 24
 # Of these a channel that is pooled counts for: oneDNN pools arrays in plain order in ten times the time of its own.
 A_POOLED_CHANNEL = 10
-
-
-Entry = Tuple[int, int]  # an output: of which node, and which
 
 
 class _Layer(NamedTuple):
@@ -63,7 +60,7 @@ def with_last_channels(graph: Graph, shapes: Shapes) -> Graph:
         return graph
     nodes = list(graph["nodes"])
     replacements: dict[int, Replacement | None] = {}
-    lasts: dict[Entry, int] = {}  # the new nodes that give an old output with channels last
+    lasts: Lasts = {}
     for layer in layers:
         nodes[layer.end] = {**nodes[layer.end], "inputs": [*map(list, layer.taken), *_weights(net, layer)]}
         is_taken = _is_taken_by_others(net, layer, layers)
@@ -138,9 +135,8 @@ def _is_ours(net: Net, place: int) -> bool:
         and (numbers(attributes, "stride") or (1, 1)) in [(each, each) for each in STRIDES]
         and (numbers(attributes, "pad") or (0, 0)) == (kernel[0] // 2,) * 2
         and (numbers(attributes, "dilate") or (1, 1)) == (1, 1)
-        and not data[1] % PANEL
-        and not int(attributes["num_filter"]) % PANEL
         and _has_parameters(net, place)
+        and not any(channels % PANEL for channels in net.shape(net.node(place)["inputs"][1])[:2])
     )
 
 
@@ -170,7 +166,8 @@ def _is_taken_by_others(net: Net, layer: _Layer, layers: Sequence[_Layer]) -> bo
 
 def _sizes(net: Net, layer: _Layer) -> tuple[int, int]:
     """Return the channels that a layer takes, and those it gives."""
-    return net.shape([*layer.taken[0]])[1], int(net.attributes(layer.convolution)["num_filter"])
+    outputs, inputs, *_ = net.shape(net.node(layer.convolution)["inputs"][1])
+    return inputs, outputs
 
 
 def _tile(net: Net, layer: _Layer) -> int:
@@ -193,26 +190,13 @@ def _operator(
     add: AddNode,
     net: Net,
     layer: _Layer,
-    lasts: dict[Entry, int],
+    lasts: Lasts,
     is_taken: bool,
 ) -> int:
     name, (in_channels, out_channels) = node["name"], _sizes(net, layer)
 
-    def last(entry: Entry, new: list[int]) -> list[int]:
-        """Return what a layer takes with channels last."""
-        if entry not in lasts:
-            attributes = {"axes": LAST}
-            order = {
-                "op": "transpose",
-                "name": f"{name}_last{len(lasts)}",
-                "attrs": attributes,
-                "inputs": [new],
-            }
-            lasts[entry] = add(order)
-        return [lasts[entry], 0, 0]
-
     count = len(layer.taken)
-    data, *added = [last(entry, new) for entry, new in zip(layer.taken, inputs)]
+    data, *added = [orders.last(lasts, entry, new, name, add) for entry, new in zip(layer.taken, inputs)]
     sizes = channel_runs.sizes_of_convolution(net.attributes(layer.convolution))
     attributes = {**sizes, "outputs": str(out_channels), "tile": str(_tile(net, layer))}
     of_weights = {**attributes, "inputs": str(in_channels)}
@@ -221,7 +205,7 @@ def _operator(
     has_bias = len(net.node(layer.convolution)["inputs"]) > 2
     weights = {
         "op": CONVOLUTION_WEIGHTS[has_bias, layer.norm is not None],
-        "name": f"{name}_weights",
+        "name": f"{net.node(layer.convolution)['name']}_weights",  # that of an end may be another's too
         "attrs": of_weights,
         "inputs": inputs[count:],
     }
@@ -232,6 +216,4 @@ def _operator(
         "inputs": [data, [add(weights), 0, 0], *added],
     }
     lasts[layer.end, 0] = place = add(made)
-    if not is_taken:
-        return place
-    return add({"op": "transpose", "name": name, "attrs": {"axes": FIRST}, "inputs": [[place, 0, 0]]})
+    return orders.first(place, name, add) if is_taken else place
