@@ -13,7 +13,7 @@ from mxtrain.config.flags import from_python
 from mxtrain.models import answers
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
-from mxtrain.runtime.own_operators import CONVOLUTION, EXPANDED
+from mxtrain.runtime.own_operators import BLOCK, CONVOLUTION
 from mxtrain.train.context import TrainContext
 from mxtrain.train.held import choice
 from mxtrain.train.net import build_net
@@ -62,15 +62,15 @@ def joined_operators(context: TrainContext) -> set[str]:
 @pytest.mark.parametrize(
     ("net", "operator"),
     [
-        (QUICK_MOBILE, EXPANDED),
+        (QUICK_MOBILE, BLOCK[True, False]),
         (ONEDNN, JOINED),
         (LAST_CHANNELS, CONVOLUTION),
         (DENSE, CONVOLUTION),
         *(
             pytest.param(f"{net} --image-size 64", operator, marks=pytest.mark.slow)
             for net, operator in (
-                ("mobilenetv2_0.25", JOINED),
-                ("mobilenetv3_small", EXPANDED),
+                ("mobilenetv2_0.25", BLOCK[True, False]),
+                ("mobilenetv3_small", BLOCK[True, True]),
                 ("resnet18_v1", CONVOLUTION),
                 ("resnet50_v1", CONVOLUTION),
             )

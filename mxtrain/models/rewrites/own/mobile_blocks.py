@@ -38,7 +38,8 @@ from mxtrain.runtime.own_operators import (
 DEPTHWISE_KERNELS = (3, 5)
 OF_WEIGHTS = 5  # what weights are made of: the convolution's, gamma, beta and the running statistics
 MOST_COLOURS = 4  # of what a first convolution takes
-BLOCKS_PER_CHANGE = 3  # of the order of arrays, that pay for it
+INVERTED = (BLOCK[True, False], BLOCK[True, True])  # with wide channels, which are in memory otherwise
+BLOCKS_PER_CHANGE = 3  # such ones of the order of arrays, that pay for it
 
 
 class _Layer(NamedTuple):
@@ -107,14 +108,15 @@ def _lasts(net: Net, pointwise: Mapping[int, _Layer], ends: Collection[int]) -> 
 
 
 def _pays(net: Net, units: Sequence[_Unit]) -> bool:
-    """Return whether there are blocks enough for what it costs to put arrays in order at their ends."""
+    """Return whether blocks with wide channels are enough, for the others and for arrays that change their order."""
     ends = {(unit.end, 0) for unit in units}
     changes = {unit.data for unit in units if unit.operator != FIRST_CONVOLUTION} - ends
     changes.update(
         (unit.end, 0) for unit in units if unit.gives_last and _is_taken_by_others(net, unit, units)
     )
-    blocks = sum(unit.operator in BLOCK.values() for unit in units)
-    return blocks > BLOCKS_PER_CHANGE * len(changes)
+    inverted = sum(unit.operator in INVERTED for unit in units)
+    others = sum(unit.operator in BLOCK.values() for unit in units) - inverted
+    return inverted > max(others, BLOCKS_PER_CHANGE * len(changes))
 
 
 def _layers(net: Net, is_ours: Callable[[Net, int], bool]) -> Iterator[_Layer]:
