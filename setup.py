@@ -21,14 +21,14 @@ FLAGS = [
 ]
 
 
-def part(name, folder, *more):
+def part(name, folder, files, *more):
     """Return a part in C. It is never needed: without a compiler the build goes on without it, and less is fast."""
+    headers = {*Path(folder).glob(f"{files}.h"), *Path("mxtrain/native").glob("*.h")}
     return Extension(
         f"mxtrain.native.{name}",
-        sources=sorted(str(path) for path in Path(folder).glob("*.c")),
-        depends=sorted(
-            str(path) for path in {*Path(folder).glob("*.h"), *Path("mxtrain/native").glob("*.h")}
-        ),
+        sources=sorted(str(path) for path in Path(folder).glob(f"{files}.c")),
+        depends=sorted(map(str, headers)),
+        include_dirs=[folder],
         extra_compile_args=[*FLAGS, *more],
         extra_link_args=list(more),
         libraries=["m"],
@@ -55,6 +55,9 @@ class AllCores(build_ext):
 
 
 # Operators that MXNet loads, apart: they alone need OpenMP's library.
-PARTS = [part("_built", "mxtrain/native"), part("_operators", "mxtrain/native/operators", "-fopenmp")]
+PARTS = [
+    part("_built", "mxtrain/native", "*"),
+    part("_operators", "mxtrain/native/operators", "**/*", "-fopenmp"),
+]
 
 setup(ext_modules=PARTS if platform.machine() == "x86_64" else [], cmdclass={"build_ext": AllCores})

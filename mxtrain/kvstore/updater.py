@@ -23,7 +23,7 @@ SGD, SGD_WITH_MOMENTUM, ADAM = range(3)
 
 
 class Update(ctypes.Structure):
-    """The description of an update for a kernel: see native/operators/update.h."""
+    """The description of an update for a kernel: see native/operators/weights/update.h."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("weight", "first", "second", "gradient")),

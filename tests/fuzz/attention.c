@@ -1,7 +1,7 @@
 /* Random attentions in arrays as long as they have to be and no longer, compared with loops in float64; built with
    sanitizers, which end it where memory is misused. */
 
-#include "attention.h"
+#include "tokens/attention.h"
 #include "drawn.h"
 
 static float *numbers(size_t count) { return drawn_numbers(count, 4000, 1000, -2); }

@@ -1,8 +1,8 @@
 /* Random blocks of mobile nets in arrays as long as they have to be and no longer, compared with loops in float64; built with
    sanitizers, which end it where memory is misused. */
 
-#include "block.h"
-#include "convolution.h"
+#include "mobile/block.h"
+#include "convolutions/convolution.h"
 #include "drawn.h"
 
 static float *numbers(size_t count) { return drawn_numbers(count, 2000, 1000, -1); }

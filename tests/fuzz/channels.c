@@ -1,7 +1,7 @@
 /* Random runs of norms and depthwise convolutions in arrays as long as they have to be and no longer, compared with loops
    in float64; built with sanitizers, which end it where memory is misused. */
 
-#include "channels.h"
+#include "channels/channels.h"
 #include "drawn.h"
 
 static float *numbers(size_t count) { return drawn_numbers(count, 4000, 1000, -1.5f); }

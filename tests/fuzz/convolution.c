@@ -1,7 +1,7 @@
 /* Random convolutions with channels last in arrays as long as they have to be and no longer, by Winograd's algorithm and
    without it, compared with loops in float64; built with sanitizers, which end it where memory is misused. */
 
-#include "convolution.h"
+#include "convolutions/convolution.h"
 #include "drawn.h"
 
 static float *numbers(size_t count) { return drawn_numbers(count, 2000, 1000, -1); }

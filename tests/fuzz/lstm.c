@@ -1,7 +1,7 @@
 /* Random LSTM layers in arrays as long as they have to be and no longer, compared with loops in float64; built with
    sanitizers, which end it where memory is misused. */
 
-#include "lstm.h"
+#include "tokens/lstm.h"
 
 #include <string.h>
 

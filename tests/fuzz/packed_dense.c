@@ -1,7 +1,7 @@
 /* Random dense layers by packed weights in arrays as long as they have to be and no longer, compared with loops in float64;
    built with sanitizers, which end it where memory is misused. */
 
-#include "packed_dense.h"
+#include "products/packed_dense.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Random reductions of arrays as long as they have to be and no longer, compared with loops in float64; built with
    sanitizers, which end it where memory is misused. */
 
-#include "reduction.h"
+#include "tokens/reduction.h"
 #include "drawn.h"
 
 static float *numbers(size_t count) { return drawn_numbers(count, 40, 10, -2); }

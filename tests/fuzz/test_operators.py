@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=PROGRAMS)
 def program(request: pytest.FixtureRequest, folder: Path) -> Path:
     name = request.param
-    sources = [f"operators/{each}.c" for each in (name, *PROGRAMS[name][0])]
+    sources = [f"operators/*/{each}.c" for each in (name, *PROGRAMS[name][0])]
     return sanitized.built(folder, Path(__file__).with_name(f"{name}.c"), *sources)
 
 

@@ -1,9 +1,9 @@
 /* Random updates and squares of arrays as long as they have to be and no longer, compared with loops in float64; built
    with sanitizers, which end it where memory is misused. */
 
-#include "update.h"
+#include "weights/update.h"
 #include "drawn.h"
-#include "squares.h"
+#include "weights/squares.h"
 
 static float *numbers(size_t count) { return drawn_numbers(count, 40, 10, -2); }
 

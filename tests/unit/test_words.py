@@ -79,7 +79,8 @@ def test_unclear_parameters_and_fields_are_noticed(text: str, tmp_path: Path) ->
 
 
 def test_a_folder_holds_what_one_looks_through_at_once() -> None:
-    folders = [path.parent for path in tracked("mxtrain/*.py", "tools/*.py")]
+    in_c = tracked("mxtrain/native/operators/*.c", "mxtrain/native/operators/*.h")
+    folders = [path.parent for path in (*tracked("mxtrain/*.py", "tools/*.py"), *in_c)]
     crowded = {
         str(folder.relative_to(ROOT)) for folder in folders if folders.count(folder) > MOST_IN_A_FOLDER
     }

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "operator.h"
-#include "rounded_sums.h"
-#include "squares.h"
-#include "update.h"
+#include "weights/rounded_sums.h"
+#include "weights/squares.h"
+#include "weights/update.h"
 
 int num_threads = 1;
 

@@ -16,7 +16,7 @@ from mxtrain.optim.sums.grid import BLOCK, Grid
 from mxtrain.optim.sums.squares import Measured
 
 NUM_WORKERS = 2  # whose sums float32 rounds once
-# Of a block; see native/operators/rounded_sums.h. Without a reach an array is added as it is.
+# Of a block; see native/operators/weights/rounded_sums.h. Without a reach an array is added as it is.
 TABLE = np.dtype(
     [
         ("square", np.float64),

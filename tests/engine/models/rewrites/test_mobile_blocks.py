@@ -138,7 +138,14 @@ def test_blocks_of_all_sizes_answer_as_mxnets_operators_do(kind: str, has_gate: 
 
 
 @pytest.mark.parametrize("colours", [1, 4])
-@pytest.mark.parametrize("first", [{"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)}, {"kernel": (5, 5)}])
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)},
+        {"kernel": (5, 5)},
+        {"kernel": (7, 7), "stride": (2, 2), "pad": (3, 3)},
+    ],
+)
 def test_the_whole_net_is_in_one_order_from_its_first_layer_to_its_means(colours: int, first: Any) -> None:
     shape = (3, colours, 33, 30)
     made = layer(mx.sym.var("data", dtype="float32"), "first", 12, "relu6", **first)
