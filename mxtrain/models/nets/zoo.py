@@ -19,7 +19,7 @@ from mxtrain.config.components import import_path, nets
 from mxtrain.config.components.zoo import gluoncv_names, torch_net_names
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects, is_object
 from mxtrain.core.errors import UsageError, as_user_code
-from mxtrain.models import chosen_rewrites
+from mxtrain.models import chosen_rewrites, mxnet_errors
 from mxtrain.models.analysis import shapes
 from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.contract import Contract
@@ -35,7 +35,6 @@ from mxtrain.runtime.types import Block, Device, NDArray
 logger = logging.getLogger(__name__)
 
 COLOURS = 3
-MOST_ERRORS = 100  # that a pass through a graph may leave with MXNet's engine
 
 
 @contextlib.contextmanager
@@ -196,7 +195,7 @@ def compile(
                 _lay_out_plainly(net)
     except Exception as error:
         net.hybridize(active=False)
-        reason = reason_of(error)
+        reason = mxnet_errors.reason_of(error)
         logger.warning(
             "%s runs imperatively%s, it will not hybridize: %s", name, _in_float32(narrowing), reason
         )
@@ -226,20 +225,12 @@ def fall_back(net: Block, error: Exception) -> bool:
 
     Return whether it was rewritten; nothing is done or said otherwise.
     """
-    _forget_errors()
+    mxnet_errors.forget()
     if not graph_rewrites.take_plain_graphs(net):
         return False
     line = "the net's graph as rewritten for speed cannot be computed (%s): it stays as it is"
-    logger.warning(line, reason_of(error))
+    logger.warning(line, mxnet_errors.reason_of(error))
     return True
-
-
-def _forget_errors() -> None:
-    """Wait for everything: each array that a failed operator should have written raises its error once."""
-    for _ in range(MOST_ERRORS):
-        with contextlib.suppress(mx.base.MXNetError):
-            mx.nd.waitall()
-            return
 
 
 def _computed(net: Block, named: str, sample: Sequence[NDArray], contract: Contract) -> Any:
@@ -248,7 +239,7 @@ def _computed(net: Block, named: str, sample: Sequence[NDArray], contract: Contr
         output = net(*sample)
         mx.nd.waitall()
     except (mx.base.MXNetError, ValueError) as error:
-        raise UsageError(f"{named} does not take {contract.takes}: {reason_of(error)}") from None
+        raise UsageError(f"{named} does not take {contract.takes}: {mxnet_errors.reason_of(error)}") from None
     return output
 
 
@@ -282,11 +273,3 @@ def refuse_unused(named: str, net: Block) -> None:
             f"{named}: has a layer that it never calls ({', '.join(unknown)}); take it out, or give it the "
             "numbers that it takes (in_units, in_channels)"
         )
-
-
-def reason_of(error: Exception) -> str:
-    """Return the sentence of an MXNet error, without the C++ stack around it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if "Check failed" in line or "Error in operator" in line]
-    line = (causes or lines or [type(error).__name__])[-1]
-    return line.split("Error: ")[-1][:200]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, TypeVar
 
 from mxtrain.core.errors import UsageError
-from mxtrain.models import remat
+from mxtrain.models import mxnet_errors, remat
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters.running_statistics import StepStatistics
 from mxtrain.runtime import mx
@@ -38,7 +38,7 @@ def computed(
         return row
     except mx.base.MXNetError as error:
         if isinstance(context.net, remat.SegmentedNet):
-            reason = zoo.reason_of(error)
+            reason = mxnet_errors.reason_of(error)
             line = f"{context.net.flag}: a segment of the net cannot be computed ({reason}); leave it out"
             raise UsageError(line) from error
         if not zoo.fall_back(context.net, error):

@@ -12,6 +12,7 @@ from mxtrain import native
 from mxtrain.config.flags import from_python
 from mxtrain.models import answers
 from mxtrain.models.parameters import weights
+from mxtrain.models.rewrites import joined_layers
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import BLOCK, CONVOLUTION
 from mxtrain.train.context import TrainContext
@@ -153,3 +154,33 @@ def test_the_net_of_a_program_is_evaluated_by_its_own_graph() -> None:
 def test_a_net_that_is_no_graph_is_evaluated_as_it_is() -> None:
     context = trained(net="tests.support.nets.user_net:imperative_net", num_steps=0)
     assert answers_of(context)[0] == context.net(data_of(context)).asnumpy().tobytes()
+
+
+@pytest.mark.parametrize("way", ["", REMAT, STAGES])
+def test_a_graph_that_cannot_be_computed_leaves_answers_to_the_net_as_it_is(
+    way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def with_impossible_sum(graph: Any, shapes: Any) -> Any:
+        zeros = {"op": "_zeros", "name": "zeros", "attrs": {"shape": "(3, 1237)"}, "inputs": []}
+        place, inputs = len(graph["nodes"]), [*graph["heads"], [len(graph["nodes"]), 0, 0]]
+        total = {"op": "elemwise_add", "name": "total", "attrs": {}, "inputs": inputs}
+        return {**graph, "nodes": [*graph["nodes"], zeros, total], "heads": [[place + 1, 0, 0]]}
+
+    monkeypatch.setattr(joined_layers, "OWN_LAYERS", (*joined_layers.OWN_LAYERS, with_impossible_sum))
+    context = trained(way, num_steps=0)
+    live = context.net(data_of(context)).asnumpy().tobytes()
+    assert [answers_of(context, (5, 5)) for _ in range(2)] == [[live] * 2 * len(context.devices)] * 2
+    assert caplog.text.count("answers by cannot be computed") == 2
+
+
+def test_layers_that_mxnet_cannot_join_are_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(graph: Any, shapes: Any) -> Any:
+        raise mx.base.MXNetError("Check failed: no such layer")
+
+    monkeypatch.setattr(joined_layers, "OWN_LAYERS", (fail,))
+    context = trained(num_steps=0)
+    live = context.net(data_of(context)).asnumpy().tobytes()
+    assert answers_of(context, (5,)) == answers_of(context, (5,)) == [live]
+    assert caplog.text.count("cannot be joined to answer by (Check failed: no such layer)") == 1
