@@ -55,38 +55,39 @@ class AnsweringGraph:
         flags: Mapping[str, Any],
     ):
         self._names, self._once, self._parameters = symbol.list_inputs(), once, parameters
-        self._data_places = [
-            (self._names.index(name), data.index(name)) for name in data if name in self._names
-        ]
+        # Which of the graph's inputs is which of the data that it is called with.
+        self._data = {place: data.index(name) for place, name in enumerate(self._names) if name in data}
         self._standing: dict[Any, list[NDArray | None]] = {}  # the graph's inputs on each device
         self._is_tried = self._has_failed = False
-        are_data = {place for place, _ in self._data_places}
-        positions = {"data_indices": sorted(are_data)}
-        positions["param_indices"] = [each for each in range(len(self._names)) if each not in are_data]
+        positions = {"data_indices": [*self._data]}
+        positions["param_indices"] = [each for each in range(len(self._names)) if each not in self._data]
         self._compiled = mx.nd.CachedOp(
             symbol, [*positions.items(), *_flags_for_inference(flags, symbol).items()]
         )
 
     def __call__(self, *data: Any, **keywords: Any) -> Any:
-        if self._has_failed or self._is_tried:
-            return None if self._has_failed else self._answer(data, keywords)
+        if self._has_failed:
+            return None
+        if self._is_tried:
+            return self._answer(data, keywords)
+        self._is_tried = True
         try:
             found = self._answer(data, keywords)
             mx.nd.waitall()
+            return found
         except mx.base.MXNetError as error:
             mxnet_errors.forget()
-            self._has_failed, found = True, None
+            self._has_failed = True
             line = "the graph that the net answers by cannot be computed (%s): it answers as it is"
             logger.warning(line, mxnet_errors.reason_of(error))
-        self._is_tried = True
-        return found
+            return None
 
     def _answer(self, data: Sequence[NDArray], keywords: Mapping[str, Any]) -> Any:
         device = data[0].context
         if device not in self._standing:
             self._standing[device] = self._inputs(device)
         inputs = self._standing[device].copy()
-        for place, number in self._data_places:
+        for place, number in self._data.items():
             inputs[place] = data[number]
         return self._compiled(*inputs, **keywords)
 
@@ -98,9 +99,8 @@ class AnsweringGraph:
                 *(self._array(name, device) for name in self._once.list_inputs())
             )
             made = dict(zip(self._once.list_outputs(), found if isinstance(found, list) else [found]))
-        are_data = {place for place, _ in self._data_places}
         return [
-            None if place in are_data else made[name] if name in made else self._array(name, device)
+            None if place in self._data else made[name] if name in made else self._array(name, device)
             for place, name in enumerate(self._names)
         ]
 

@@ -20,7 +20,7 @@ typedef struct {
 } Layer;
 
 static Layer drawn_layer(size_t outputs, size_t inputs, size_t kernel, int is_plain) {
-    Layer layer = {.folded = numbers(folded_panels(outputs) * panel_size(kernel * kernel, inputs))};
+    Layer layer = {.folded = numbers(num_panels(outputs) * panel_size(kernel * kernel, inputs))};
     layer.arrays[0] = numbers(outputs * inputs * kernel * kernel);
     for (size_t at = 1; at < 4; at++) layer.arrays[at] = numbers(outputs);
     layer.arrays[4] = drawn_numbers(outputs, 1000, 1000, 0.5f);

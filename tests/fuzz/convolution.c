@@ -37,7 +37,7 @@ static int try_round(long round) {
     size_t places = layer.batch * out_side(&layer, layer.height) * out_side(&layer, layer.width), outputs = layer.outputs;
     size_t size = panel_size(taps_of(layer.kernel, layer.tile), layer.inputs);
     float *in = numbers(layer.batch * layer.height * layer.width * layer.inputs), *added = numbers(places * outputs);
-    float *out = numbers(places * outputs), *folded = numbers(folded_panels(outputs) * size), *bias = numbers(outputs);
+    float *out = numbers(places * outputs), *folded = numbers(num_panels(outputs) * size), *bias = numbers(outputs);
     float *weights = numbers(outputs * layer.inputs * layer.kernel * layer.kernel), *norm[3], *variance = drawn_numbers(outputs, 1000, 1000, 0.5f);
     for (size_t at = 0; at < 3; at++) norm[at] = numbers(outputs);
     ConvolutionWeights of = {outputs, layer.inputs, layer.kernel, layer.tile, 0, weights, drawn(2) ? bias : NULL, NULL, NULL, NULL, NULL, 1e-3f};

@@ -30,9 +30,13 @@ AMP = os.environ.get("MXTRAIN_TEST_AMP", "--amp off")  # set by test_the_same_in
 
 
 def again_in_bfloat16(file: str, names: str) -> None:
-    line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "", file, "-k", f"({names})"]
-    line[-1] += " and not bfloat16"
-    environment = {**os.environ, "MXTRAIN_TEST_AMP": BF16}
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(line, cwd=str(root), env=environment, capture_output=True, text=True, timeout=800)
+    again({"MXTRAIN_TEST_AMP": BF16}, file, "-m", "", "-k", f"({names}) and not bfloat16")
+
+
+def again(environment: dict[str, str], *arguments: str) -> str:
+    """Run tests in a process of their own, which has to end well, and return what it says."""
+    line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    whole, root = {**os.environ, **environment}, Path(__file__).resolve().parents[2]
+    done = subprocess.run(line, cwd=root, env=whole, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stdout[-3000:]
+    return done.stdout

@@ -73,6 +73,7 @@ const char *text(Attributes attributes, const char *key);
 
 /* Return a whole number among the attributes; 0 where it is not there. */
 long whole_number(Attributes attributes, const char *key);
+static inline size_t size_of(Attributes attributes, const char *key) { return (size_t)whole_number(attributes, key); }
 
 /* Return whether an input has these sizes, which are filled in where it has none. */
 int has_sizes(FoundShape *input, int count, const int64_t *sizes);

@@ -27,6 +27,19 @@ def computed(symbol: Any, values: Mapping[str, Any], gradient: Any) -> list[Any]
     return [output.asnumpy(), *(each.asnumpy() for each in gradients.values())]
 
 
+def values_of(symbol: Any, shape: Sequence[int]) -> dict[str, Any]:
+    """Return arrays for a symbol of `data` of this shape, by which no layer makes numbers much larger or smaller."""
+    draw = np.random.default_rng(1)
+    sizes, _, states = symbol.infer_shape(data=shape)
+    values = {}
+    for name, size in zip(symbol.list_arguments(), sizes):
+        scale = 1 if len(size) != 4 or name == "data" else (2 / np.prod(size[1:])) ** 0.5
+        values[name] = draw.normal(0, scale, size)
+    for name, size in zip(symbol.list_auxiliary_states(), states):
+        values[name] = draw.uniform(0.5, 2, size)
+    return {name: mx.nd.array(value) for name, value in values.items()}
+
+
 def forward(symbol: Any, values: Mapping[str, Any]) -> Any:
     """Return the output, where nothing is trained; `values` are arrays of MXNet's."""
     return mx.nd.CachedOp(symbol, [])(*(values[name] for name in symbol.list_inputs())).asnumpy()

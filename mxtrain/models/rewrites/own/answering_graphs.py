@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Collection, Mapping, NamedTuple
 
 from mxtrain.models.rewrites import norm_relus
 from mxtrain.models.rewrites.graph_rewrites import (
@@ -37,6 +37,15 @@ class Net(NamedTuple):
     def attributes(self, place: int) -> Mapping[str, Any]:
         attributes: Mapping[str, Any] = self.node(place).get("attrs", {})
         return attributes
+
+    def entry(self, place: int, at: int) -> tuple[int, int]:
+        """Return an input of a node: an output, of which node and which."""
+        source, output, *_ = self.node(place)["inputs"][at]
+        return source, output
+
+    def is_taken_besides(self, takers: Collection[int | None], place: int) -> bool:
+        """Return whether something but these nodes takes what a node gives."""
+        return place in self.outputs or not set(takers).issuperset(self.users.get(place, ()))
 
     def shape(self, entry: list[int]) -> tuple[int, ...]:
         return tuple(shape_of(self.graph, self.shapes, *entry[:2]))

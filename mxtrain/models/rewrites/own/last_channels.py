@@ -24,11 +24,11 @@ from mxtrain.models.rewrites.graph_rewrites import (
     with_replaced,
 )
 from mxtrain.models.rewrites.norm_relus import OF_PICTURES
-from mxtrain.models.rewrites.own import channel_runs, orders
+from mxtrain.models.rewrites.own import channel_runs, folded_weights, orders
 from mxtrain.models.rewrites.own.answering_graphs import Net, net_of, without_unused
 from mxtrain.models.rewrites.own.channel_runs import IDENTITY, RELU
 from mxtrain.models.rewrites.own.orders import Entry, Lasts
-from mxtrain.runtime.own_operators import CONVOLUTION, CONVOLUTION_SUM, CONVOLUTION_WEIGHTS
+from mxtrain.runtime.own_operators import CONVOLUTION, CONVOLUTION_SUM
 
 KERNELS, STRIDES = (1, 3, 5), (1, 2)
 WINOGRAD = ("3", "1")  # the kernel and the stride that it is for
@@ -62,7 +62,10 @@ def with_last_channels(graph: Graph, shapes: Shapes) -> Graph:
     replacements: dict[int, Replacement | None] = {}
     lasts: Lasts = {}
     for layer in layers:
-        nodes[layer.end] = {**nodes[layer.end], "inputs": [*map(list, layer.taken), *_weights(net, layer)]}
+        nodes[layer.end] = {
+            **nodes[layer.end],
+            "inputs": [*map(list, layer.taken), *folded_weights.sources(net, layer.convolution, layer.norm)],
+        }
         is_taken = _is_taken_by_others(net, layer, layers)
         replacements[layer.end] = functools.partial(
             _operator, net=net, layer=layer, lasts=lasts, is_taken=is_taken
@@ -98,7 +101,7 @@ def _layers(net: Net) -> Iterator[_Layer]:
     totals: set[int] = set()  # each of one layer
     places = [place for place in range(len(net.graph["nodes"])) if _is_ours(net, place)]
     for place in reversed(places):  # what a sum adds is there before its last operand
-        end, taken, activation = place, [_entry(net, place, 0)], IDENTITY
+        end, taken, activation = place, [net.entry(place, 0)], IDENTITY
         norm = net.only_user(end)
         if norm is None or not (
             norm_relus.is_norm(net.graph, net.shapes, norm) and _has_parameters(net, norm)
@@ -110,17 +113,12 @@ def _layers(net: Net) -> Iterator[_Layer]:
             total = None
         else:
             totals.add(total)
-            one, other = _entry(net, total, 0), _entry(net, total, 1)
+            one, other = net.entry(total, 0), net.entry(total, 1)
             taken, end = [*taken, one if other[0] == end else other], total
         relu = net.only_user(end)
         if relu is not None and net.is_relu(relu):
             activation, end = RELU, relu
         yield _Layer(place, norm, total, activation, end, taken)
-
-
-def _entry(net: Net, place: int, at: int) -> Entry:
-    source, output, *_ = net.node(place)["inputs"][at]
-    return source, output
 
 
 def _is_ours(net: Net, place: int) -> bool:
@@ -161,7 +159,7 @@ def _pays(net: Net, stretch: Sequence[_Layer]) -> bool:
 def _is_taken_by_others(net: Net, layer: _Layer, layers: Sequence[_Layer]) -> bool:
     """Return whether something but these layers takes what one of them gives."""
     takers = {place for each in layers for place in (each.convolution, each.total)}
-    return layer.end in net.outputs or not takers.issuperset(net.users.get(layer.end, ()))
+    return net.is_taken_besides(takers, layer.end)
 
 
 def _sizes(net: Net, layer: _Layer) -> tuple[int, int]:
@@ -178,12 +176,6 @@ def _tile(net: Net, layer: _Layer) -> int:
     return LARGE if math.prod(_sizes(net, layer)) <= LARGE_TILES_UP_TO else SMALL
 
 
-def _weights(net: Net, layer: _Layer) -> list[list[int]]:
-    """Return what a layer's weights are made of: the convolution's and its bias, and the norm's."""
-    norm = [] if layer.norm is None else net.node(layer.norm)["inputs"][1:]
-    return [*net.node(layer.convolution)["inputs"][1:], *norm]
-
-
 def _operator(
     node: Mapping[str, Any],
     inputs: Inputs,
@@ -193,27 +185,14 @@ def _operator(
     lasts: Lasts,
     is_taken: bool,
 ) -> int:
-    name, (in_channels, out_channels) = node["name"], _sizes(net, layer)
-
-    count = len(layer.taken)
+    name, count, tile = node["name"], len(layer.taken), {"tile": str(_tile(net, layer))}
     data, *added = [orders.last(lasts, entry, new, name, add) for entry, new in zip(layer.taken, inputs)]
-    sizes = channel_runs.sizes_of_convolution(net.attributes(layer.convolution))
-    attributes = {**sizes, "outputs": str(out_channels), "tile": str(_tile(net, layer))}
-    of_weights = {**attributes, "inputs": str(in_channels)}
-    if layer.norm is not None:
-        of_weights.update(channel_runs.constants_of_norm(net.attributes(layer.norm)))
-    has_bias = len(net.node(layer.convolution)["inputs"]) > 2
-    weights = {
-        "op": CONVOLUTION_WEIGHTS[has_bias, layer.norm is not None],
-        "name": f"{net.node(layer.convolution)['name']}_weights",  # that of an end may be another's too
-        "attrs": of_weights,
-        "inputs": inputs[count:],
-    }
+    weights = folded_weights.add_weights(net, layer.convolution, layer.norm, inputs[count:], tile, add)
     made = {
         "op": CONVOLUTION_SUM if added else CONVOLUTION,
         "name": f"{name}_last",
-        "attrs": {**attributes, "activation": layer.activation},
-        "inputs": [data, [add(weights), 0, 0], *added],
+        "attrs": {**folded_weights.sizes(net, layer.convolution), **tile, "activation": layer.activation},
+        "inputs": [data, weights, *added],
     }
     lasts[layer.end, 0] = place = add(made)
     return orders.first(place, name, add) if is_taken else place

@@ -22,7 +22,7 @@ from mxtrain.models.rewrites.graph_rewrites import (
     with_replaced,
 )
 from mxtrain.models.rewrites.norm_relus import OF_PICTURES
-from mxtrain.models.rewrites.own import channel_runs, gates, orders
+from mxtrain.models.rewrites.own import channel_runs, folded_weights, gates, orders
 from mxtrain.models.rewrites.own.answering_graphs import Net, net_of, without_unused
 from mxtrain.models.rewrites.own.channel_runs import HARD_SWISH, IDENTITY, RELU, RELU6
 from mxtrain.models.rewrites.own.gates import Gate
@@ -31,7 +31,6 @@ from mxtrain.runtime.own_operators import (
     BLOCK,
     CHANNEL_MEANS,
     CONVOLUTION,
-    CONVOLUTION_WEIGHTS,
     FIRST_CONVOLUTION,
 )
 
@@ -92,14 +91,18 @@ def _units(net: Net) -> list[_Unit]:
 
 def _lasts(net: Net, pointwise: Mapping[int, _Layer], ends: Collection[int]) -> Iterator[_Unit]:
     """Yield the means of what blocks give that end there, or layers of 1 x 1 behind them, and these layers."""
-    for place, node in enumerate(net.graph["nodes"]):
+    for place in range(len(net.graph["nodes"])):
         if not gates.is_mean(net, place):
             continue
-        source = _entry(node["inputs"][0])
+        source = net.entry(place, 0)
         last = None if source[0] in ends else pointwise.get(source[0])
         if last is not None and net.only_user(last.end) == place:
-            before = _entry(net.node(last.convolution)["inputs"][0])
-            attributes = {**_sizes(net, last), "tile": "0", "activation": last.activation}
+            before = net.entry(last.convolution, 0)
+            attributes = {
+                **folded_weights.sizes(net, last.convolution),
+                "tile": "0",
+                "activation": last.activation,
+            }
             if before[0] in ends:
                 yield _Unit(CONVOLUTION, [last], before, last.end, [last.convolution], attributes)
                 yield _Unit(CHANNEL_MEANS, [], source, place, [place], {}, gives_last=False)
@@ -195,14 +198,14 @@ def _blocks(net: Net, pointwise: Mapping[int, _Layer]) -> Iterator[_Unit]:
         middle = depthwise.get(source if gate is None else gate.source[0])
         if middle is None or (gate is None and net.only_user(middle.end) != projection.convolution):
             continue
-        layers, data = [middle, projection], _entry(net.node(middle.convolution)["inputs"][0])
+        layers, data = [middle, projection], net.entry(middle.convolution, 0)
         expansion = pointwise.get(data[0])
         if (
             expansion is not None
             and data[0] not in taken
             and net.only_user(expansion.end) == middle.convolution
         ):
-            layers, data = [expansion, *layers], _entry(net.node(expansion.convolution)["inputs"][0])
+            layers, data = [expansion, *layers], net.entry(expansion.convolution, 0)
         taken.add(projection.end)
         yield _block(net, layers, data, gate)
 
@@ -226,7 +229,7 @@ def _block(net: Net, layers: list[_Layer], data: Entry, gate: Gate | None) -> _U
     is_residual = (
         total is not None
         and net.node(total)["op"] == "elemwise_add"
-        and sorted(map(_entry, net.node(total)["inputs"])) == sorted([data, (projection.end, 0)])
+        and sorted((net.entry(total, 0), net.entry(total, 1))) == sorted([data, (projection.end, 0)])
         and projection.activation == IDENTITY
     )
     if total is not None and is_residual:
@@ -246,36 +249,26 @@ def _block(net: Net, layers: list[_Layer], data: Entry, gate: Gate | None) -> _U
 
 def _firsts(net: Net) -> Iterator[_Unit]:
     for layer in _layers(net, _is_first):
-        data = _entry(net.node(layer.convolution)["inputs"][0])
-        attributes = {**_sizes(net, layer), "activation": layer.activation}
+        data = net.entry(layer.convolution, 0)
+        attributes = {**folded_weights.sizes(net, layer.convolution), "activation": layer.activation}
         yield _Unit(FIRST_CONVOLUTION, [layer], data, layer.end, [], attributes)
-
-
-def _entry(entry: Sequence[int]) -> Entry:
-    source, output, *_ = entry
-    return source, output
 
 
 def _outputs(net: Net, layer: _Layer) -> str:
     return str(net.attributes(layer.convolution)["num_filter"])
 
 
-def _sizes(net: Net, layer: _Layer) -> dict[str, str]:
-    sizes = channel_runs.sizes_of_convolution(net.attributes(layer.convolution))
-    return {**sizes, "outputs": _outputs(net, layer)}
-
-
 def _is_taken_by_others(net: Net, unit: _Unit, units: Sequence[_Unit]) -> bool:
     """Return whether something but these units takes what one of them gives."""
     takers = {place for each in units for place in each.takers}
-    return unit.end in net.outputs or not takers.issuperset(net.users.get(unit.end, ()))
+    return net.is_taken_besides(takers, unit.end)
 
 
 def _inputs(net: Net, unit: _Unit) -> list[list[int]]:
     """Return data, what the weights of each layer are made of, and the weights and biases of a gate."""
     inputs = [[*unit.data, 0]]
     for layer in unit.layers:
-        inputs += [net.node(layer.convolution)["inputs"][1], *net.node(layer.norm)["inputs"][1:]]
+        inputs += folded_weights.sources(net, layer.convolution, layer.norm)
     return inputs + (gates.weights(net, unit.gate) if unit.gate else [])
 
 
@@ -292,21 +285,12 @@ def _operator(
     data, is_first = inputs[0], unit.operator == FIRST_CONVOLUTION
     if not is_first:
         data = orders.last(lasts, unit.data, data, name, add)
-    entries = [data]
+    attributes, entries = {"tile": "0", "is_plain": str(int(is_first))}, [data]
     for layer in unit.layers:
-        shape = net.shape(net.node(layer.convolution)["inputs"][1])
-        attributes = {
-            **_sizes(net, layer),
-            **channel_runs.constants_of_norm(net.attributes(layer.norm)),
-            **{"inputs": str(shape[1]), "tile": "0", "is_plain": str(int(is_first))},
-        }
-        weights = {
-            "op": CONVOLUTION_WEIGHTS[False, True],
-            "name": f"{net.node(layer.convolution)['name']}_weights",
-            "attrs": attributes,
-            "inputs": [next(rest) for _ in range(OF_WEIGHTS)],
-        }
-        entries.append([add(weights), 0, 0])
+        of_weights = [next(rest) for _ in range(OF_WEIGHTS)]
+        entries.append(
+            folded_weights.add_weights(net, layer.convolution, layer.norm, of_weights, attributes, add)
+        )
     made = {"op": unit.operator, "attrs": unit.attributes, "inputs": [*entries, *rest]}
     if not unit.gives_last:
         return add({**made, "name": name})

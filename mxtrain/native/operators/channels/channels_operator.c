@@ -14,9 +14,9 @@ static const Places NORM = {0, 0, 1}, DEPTHWISE = {0, 1, 2}, BOTH = {1, 5, 6};
 const char *const KEYS_BEHIND[4] = {"epsilon", "momentum", "activation", "is_fixed"};
 
 Geometry geometry_of(Attributes attributes, const int64_t *sizes) {
-    return (Geometry){.kernel = (size_t)whole_number(attributes, "kernel"),
-                      .stride = (size_t)whole_number(attributes, "stride"),
-                      .pad = (size_t)whole_number(attributes, "pad"),
+    return (Geometry){.kernel = size_of(attributes, "kernel"),
+                      .stride = size_of(attributes, "stride"),
+                      .pad = size_of(attributes, "pad"),
                       .height = (size_t)sizes[2],
                       .width = (size_t)sizes[3],
                       .out_height = (size_t)sizes[2],

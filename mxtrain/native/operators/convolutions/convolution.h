@@ -37,8 +37,6 @@ static inline size_t out_side(const Convolution *layer, size_t side) {
     return (side + 2 * layer->pad - layer->kernel) / layer->stride + 1;
 }
 
-static inline size_t folded_panels(size_t outputs) { return (outputs + PANEL - 1) / PANEL; }
-
 void fold_convolution(const ConvolutionWeights *from, float *folded, int num_threads);
 
 /* Compute a layer tap by tap, and by Winograd's algorithm; the bytes of scratch memory that this takes. */

@@ -5,8 +5,6 @@
 #include "convolutions/convolution.h"
 #include "operator.h"
 
-static size_t size_of(Attributes attributes, const char *key) { return (size_t)whole_number(attributes, key); }
-
 static int weights_shape(Attributes attributes, FoundShape *inputs, FoundShape *outputs, int count) {
     int64_t rows = whole_number(attributes, "outputs"), depth = whole_number(attributes, "inputs");
     int64_t kernel = whole_number(attributes, "kernel"), weights[] = {rows, depth, kernel, kernel};
@@ -15,7 +13,7 @@ static int weights_shape(Attributes attributes, FoundShape *inputs, FoundShape *
     for (int at = 0; at < count; at++)
         if (!has_sizes(&inputs[at], at ? 1 : 4, weights)) return FAILED;
     size_t size = panel_size(taps_of((size_t)kernel, size_of(attributes, "tile")), (size_t)depth);
-    outputs[0] = (FoundShape){{(int64_t)folded_panels((size_t)rows), (int64_t)size}, 2};
+    outputs[0] = (FoundShape){{(int64_t)num_panels((size_t)rows), (int64_t)size}, 2};
     return DONE;
 }
 
@@ -59,7 +57,7 @@ static int shape(Attributes attributes, FoundShape *inputs, FoundShape *outputs,
     if (layer.kernel > layer.height + 2 * layer.pad || layer.kernel > layer.width + 2 * layer.pad) return FAILED;
     if (layer.tile && (layer.kernel != 3 || layer.stride != 1 || layer.pad != 1)) return FAILED;
     int64_t rows = (int64_t)out_side(&layer, layer.height), columns = (int64_t)out_side(&layer, layer.width);
-    int64_t weights[] = {(int64_t)folded_panels(layer.outputs), (int64_t)panel_size(taps_of(layer.kernel, layer.tile), layer.inputs)};
+    int64_t weights[] = {(int64_t)num_panels(layer.outputs), (int64_t)panel_size(taps_of(layer.kernel, layer.tile), layer.inputs)};
     outputs[0] = (FoundShape){{data[0], rows, columns, (int64_t)layer.outputs}, 4};
     if (has_added && !has_sizes(&inputs[2], 4, outputs[0].sizes)) return FAILED;
     return has_sizes(&inputs[1], 2, weights) ? DONE : FAILED;

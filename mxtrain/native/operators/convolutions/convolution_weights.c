@@ -62,7 +62,7 @@ static void fold_panel(const ConvolutionWeights *from, size_t first, size_t coun
 void fold_convolution(const ConvolutionWeights *from, float *folded, int num_threads) {
     size_t size = panel_size(taps_of(from->kernel, from->tile), from->inputs);
 #pragma omp parallel for num_threads(num_threads)
-    for (size_t panel = 0; panel < folded_panels(from->outputs); panel++) {
+    for (size_t panel = 0; panel < num_panels(from->outputs); panel++) {
         size_t first = panel * PANEL, left = from->outputs - first, count = left < PANEL ? left : PANEL;
         float *to = folded + panel * size;
         if (count < PANEL) memset(to, 0, size * sizeof *to);

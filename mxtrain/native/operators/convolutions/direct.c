@@ -64,7 +64,7 @@ size_t direct_scratch(const Convolution *layer, int num_threads) {
 
 void direct_forward(const Convolution *layer, float *out, void *scratch, int num_threads) {
     size_t all = num_places(layer), blocks = (all + ROWS - 1) / ROWS, most = blocks_at_once(layer);
-    size_t panels = folded_panels(layer->outputs), threads = (size_t)num_threads, taps = layer->kernel * layer->kernel;
+    size_t panels = num_panels(layer->outputs), threads = (size_t)num_threads, taps = layer->kernel * layer->kernel;
     size_t together = taps * layer->inputs * layer->outputs <= FEW_WEIGHTS ? ROWS : most * ROWS;
     size_t chunks = least(blocks, rounded_up((blocks + most - 1) / most, threads));
     size_t groups = least(panels, (TASKS * threads + chunks - 1) / chunks); /* of panels, where there are few places */
@@ -122,7 +122,7 @@ void plain_forward(const Convolution *layer, float *out, void *scratch, int num_
         for (size_t row = 0; row < layer->batch * height; row++) {
             put_lines(layer, row / height, row % height * layer->stride, lines);
             for (size_t at = 0; at < width; at++) places.to[at] = out + (row * width + at) * layer->outputs;
-            multiply_panels_of(layer, places, 0, folded_panels(layer->outputs));
+            multiply_panels_of(layer, places, 0, num_panels(layer->outputs));
         }
     }
 }

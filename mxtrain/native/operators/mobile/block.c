@@ -47,7 +47,7 @@ static size_t num_lines(const Block *block) {
 }
 
 /* How many panels lie side by side: one after the other is in the same lines where all rows go on at once. */
-static size_t panels_at_once(const Block *block) { return goes_on_whole(block) ? 1 : folded_panels(block->wide); }
+static size_t panels_at_once(const Block *block) { return goes_on_whole(block) ? 1 : num_panels(block->wide); }
 
 static size_t own_size(const Block *block, Own *own, float *memory) {
     size_t places = rows_at_once(block) * width_of(block), expanded = num_lines(block) * block->width;
@@ -163,7 +163,7 @@ static void project(const Block *block, size_t first, size_t count, size_t panel
 
 static void compute_bands(const Block *block, float *out, float *scratch, int num_threads) {
     size_t rows = rows_of(block), width = width_of(block), at_once = rows_at_once(block), threads = (size_t)num_threads;
-    size_t bands = block->batch < 2 * threads ? least(threads, rows) : 1, panels = folded_panels(block->wide);
+    size_t bands = block->batch < 2 * threads ? least(threads, rows) : 1, panels = num_panels(block->wide);
 #pragma omp parallel num_threads(num_threads)
     {
         Own own = own_memory(block, scratch + (size_t)omp_get_thread_num() * team_size(block, 1));
@@ -182,7 +182,7 @@ static void compute_bands(const Block *block, float *out, float *scratch, int nu
                 }
                 done += places.count / block->width;
                 size_t place = (sample * rows + row) * width, count = (last - row) * width;
-                project(block, place, count, 0, folded_panels(block->outputs), own.wide, out, &own);
+                project(block, place, count, 0, num_panels(block->outputs), own.wide, out, &own);
             }
         }
     }
@@ -207,10 +207,10 @@ static void compute_whole(const Block *block, size_t sample, float *out, float *
     size_t taken = shared_size(block, &shared, memory);
     Own own = own_memory(block, memory + taken + (size_t)omp_get_thread_num() * own_size(block, &own, NULL));
     size_t rows = rows_of(block), places = rows * width_of(block), step = wide_step(block);
-    size_t panels = folded_panels(block->outputs);
+    size_t panels = num_panels(block->outputs);
     Places expanded = expanded_places(block, sample, 0, block->height, &own);
 #pragma omp for schedule(dynamic)
-    for (size_t panel = 0; panel < folded_panels(block->wide); panel++) {
+    for (size_t panel = 0; panel < num_panels(block->wide); panel++) {
         expand(block, expanded, panel, 0);
         convolve_panel(block, panel, 0, rows, own.lines, own.zeros, shared.wide);
         if (block->gate)

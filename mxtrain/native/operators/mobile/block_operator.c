@@ -6,8 +6,6 @@
 #include "mobile/depthwise.h"
 #include "operator.h"
 
-static size_t size_of(Attributes attributes, const char *key) { return (size_t)whole_number(attributes, key); }
-
 static Block block_of(Attributes attributes, const int64_t *data) {
     return (Block){.batch = (size_t)data[0],
                    .height = (size_t)data[1],
@@ -25,7 +23,7 @@ static Block block_of(Attributes attributes, const int64_t *data) {
 }
 
 static int has_weights(FoundShape *input, size_t outputs, size_t taps, size_t inputs) {
-    int64_t sizes[] = {(int64_t)folded_panels(outputs), (int64_t)panel_size(taps, inputs)};
+    int64_t sizes[] = {(int64_t)num_panels(outputs), (int64_t)panel_size(taps, inputs)};
     return has_sizes(input, 2, sizes);
 }
 

@@ -37,12 +37,12 @@ static void multiply_at_once(Matrix left, Matrix right, size_t rows, size_t dept
                              float *out, Into into, float *scratch, int num_threads) {
     if (!depth && !bias) memset(out, 0, rows * columns * sizeof *out);
     float *panels = scratch, *blocks = panels + panels_size(depth, columns);
-    size_t num_panels = (columns + PANEL - 1) / PANEL, tall = height_of(rows, num_threads);
+    size_t count = num_panels(columns), tall = height_of(rows, num_threads);
 #pragma omp parallel num_threads(num_threads)
     {
         float *block = blocks + (size_t)omp_get_thread_num() * BLOCK_SIZE;
 #pragma omp for schedule(static)
-        for (size_t panel = 0; panel < num_panels; panel++) {
+        for (size_t panel = 0; panel < count; panel++) {
             Matrix from = {right.numbers + panel * PANEL * right.column, right.row, right.column};
             put_into_panels(from, depth, least(columns - panel * PANEL, PANEL), panels + panel * PANEL * depth);
         }

@@ -20,7 +20,7 @@ static Dense dense_of(const Call *call, int first) {
     const Shape *data = call->inputs + first;
     Dense dense = {1,
                    (size_t)data->sizes[data->count - 1],
-                   (size_t)whole_number(call->attributes, "outputs"),
+                   size_of(call->attributes, "outputs"),
                    call->in[first],
                    call->in[first + 1],
                    call->in[first + 2]};

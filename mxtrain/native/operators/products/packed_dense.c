@@ -15,8 +15,6 @@
 #define FEWEST_STREAMED 4194304  /* outputs that no cache holds: writing them reads no memory before */
 #define LINE (PANEL * sizeof(float))
 
-static size_t num_panels(size_t outputs) { return (outputs + PANEL - 1) / PANEL; }
-
 size_t packed_size(size_t inputs, size_t outputs) { return panels_size(1 + inputs, outputs); }
 
 void pack(size_t inputs, size_t outputs, const float *weights, const float *bias, float *packed, int num_threads) {

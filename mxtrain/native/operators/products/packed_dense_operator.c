@@ -36,7 +36,7 @@ static int forward(const Call *call) {
     const Shape *data = call->inputs;
     PackedDense dense = {.rows = 1,
                          .inputs = (size_t)data->sizes[data->count - 1],
-                         .outputs = (size_t)whole_number(call->attributes, "outputs"),
+                         .outputs = size_of(call->attributes, "outputs"),
                          .data = call->in[0],
                          .weights = call->in[1]};
     for (int at = 0; at < data->count - 1; at++) dense.rows *= (size_t)data->sizes[at];

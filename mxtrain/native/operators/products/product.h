@@ -15,7 +15,8 @@ typedef struct {
 } Matrix;
 
 /* The numbers of the panels of a matrix: its columns, in sixteens, filled up with zeros. */
-static inline size_t panels_size(size_t rows, size_t columns) { return rows * ((columns + PANEL - 1) / PANEL * PANEL); }
+static inline size_t num_panels(size_t columns) { return (columns + PANEL - 1) / PANEL; }
+static inline size_t panels_size(size_t rows, size_t columns) { return rows * num_panels(columns) * PANEL; }
 
 /* Put the columns of a matrix, (rows, columns), into panels, each of which lies row by row. */
 void put_into_panels(Matrix from, size_t rows, size_t columns, float *panels);

@@ -29,7 +29,7 @@ static int shape_with_seed(Attributes attributes, FoundShape *inputs, FoundShape
 
 static Attention attention_of(const Call *call, int first) {
     const int64_t *sizes = call->inputs[first].sizes, *added = call->inputs[first + 1].sizes;
-    size_t heads = (size_t)whole_number(call->attributes, "heads");
+    size_t heads = size_of(call->attributes, "heads");
     Attention found = {(size_t)sizes[0],     (size_t)sizes[1],
                        heads,                (size_t)sizes[2] / 3 / heads,
                        is_one_number(added) ? 0 : (size_t)added[0], call->in[first], call->in[first + 1], 0, {0, 0, 0}};

@@ -7,8 +7,8 @@
 #define LEAST_OF_THREAD 65536 /* multiplications of a step: with less, waiting for each other takes longer */
 
 static Lstm lstm_of(Attributes attributes) {
-    Lstm lstm = {1, 1, (size_t)whole_number(attributes, "inputs"), (size_t)whole_number(attributes, "hidden"),
-                 (size_t)whole_number(attributes, "layers")};
+    Lstm lstm = {1, 1, size_of(attributes, "inputs"), size_of(attributes, "hidden"),
+                 size_of(attributes, "layers")};
     return lstm;
 }
 

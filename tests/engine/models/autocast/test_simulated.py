@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.amp import SIMULATE, problem
+from tests.support.amp import SIMULATE, again, problem
 
 ENGINE = Path(__file__).resolve().parents[2]
 FILES = (
@@ -21,17 +18,7 @@ FILES = (
 
 @pytest.mark.skipif(problem is None, reason="they run by themselves: the CPU has bfloat16")
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("file", FILES)
 def test_nets_in_bfloat16_train_by_all_of_this(file: str) -> None:
-    line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", str(ENGINE / file)]
-    done = subprocess.run(
-        line,
-        cwd=ENGINE.parents[1],
-        env={**os.environ, SIMULATE: "1"},
-        capture_output=True,
-        text=True,
-        timeout=380,
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert "needs AVX-512" not in done.stdout
+    assert "needs AVX-512" not in again({SIMULATE: "1"}, "-rs", str(ENGINE / file))

@@ -14,7 +14,7 @@ from mxtrain.models.rewrites import joined_layers
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import CONVOLUTION, CONVOLUTION_SUM, CONVOLUTION_WEIGHTS
 from tests.support.nets.answering import weights_taken_once
-from tests.support.nets.symbols import forward, operators
+from tests.support.nets.symbols import forward, operators, values_of
 from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
 pytestmark = needs_own_operators
@@ -44,18 +44,6 @@ def blocks(channels: int) -> Any:
     third = layer(layer(second, "f", channels, **POINT), "g", channels)
     third = layer(third, "h", 2 * channels, is_last=True, no_bias=False, **POINT)
     return mx.sym.relu(third + second)
-
-
-def values_of(symbol: Any, shape: tuple[int, ...]) -> dict[str, Any]:
-    draw = np.random.default_rng(1)
-    sizes, _, states = symbol.infer_shape(data=shape)
-    values = {}
-    for name, size in zip(symbol.list_arguments(), sizes):
-        scale = 1 if len(size) != 4 or name == "data" else (2 / np.prod(size[1:])) ** 0.5
-        values[name] = draw.normal(0, scale, size)
-    for name, size in zip(symbol.list_auxiliary_states(), states):
-        values[name] = draw.uniform(0.5, 2, size)
-    return {name: mx.nd.array(value) for name, value in values.items()}
 
 
 def assert_close(found: Any, right: Any) -> None:

@@ -22,7 +22,7 @@ from mxtrain.runtime.own_operators import (
 )
 from mxtrain.train.net import build_net
 from tests.support.nets.answering import weights_taken_once
-from tests.support.nets.symbols import forward, operators
+from tests.support.nets.symbols import forward, operators, values_of
 from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
 pytestmark = needs_own_operators
@@ -82,18 +82,6 @@ def net_of(channels: int, sizes: Any, kind: str, has_gate: bool, **more: Any) ->
     made = block(made, "three", (channels, 3 * channels), (3, 1, 1), kind, has_gate=has_gate)
     made = block(made, "four", (channels, 2 * channels), (3, 1, 1), kind)
     return block(made, "five", (channels, 2 * channels), (3, 1, 1), kind)
-
-
-def values_of(symbol: Any, shape: tuple[int, ...]) -> dict[str, Any]:
-    draw = np.random.default_rng(1)
-    sizes, _, states = symbol.infer_shape(data=shape)
-    values = {}
-    for name, size in zip(symbol.list_arguments(), sizes):
-        scale = 1 if len(size) != 4 or name == "data" else (2 / np.prod(size[1:])) ** 0.5
-        values[name] = draw.normal(0, scale, size)
-    for name, size in zip(symbol.list_auxiliary_states(), states):
-        values[name] = draw.uniform(0.5, 2, size)
-    return {name: mx.nd.array(value) for name, value in values.items()}
 
 
 def assert_close(found: Any, right: Any) -> None:
