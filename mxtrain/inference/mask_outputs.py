@@ -21,8 +21,7 @@ from mxtrain.inference.picture_files import FileNames, image_id, made
 def coco_rows(name: str, shown: Mapping[str, Any], class_names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the classes in a picture as COCO's results, each with its pixels in runs.
 
-    A category is the class's number, counted from 1. Runs are COCO's plain ones, column by column, of the mask as the
-    net has seen it: its size is theirs.
+    A category is the class's number, counted from 1. Runs are COCO's plain ones, column by column, in the mask's size.
     """
     mask: Array = shown["mask"]
     return [
@@ -45,9 +44,14 @@ def runs(is_inside: Array) -> list[int]:
     return [0, *counts] if len(flat) and flat[0] else counts
 
 
+def in_size_of(pixels: Pixels, shown: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an answer with its mask in the size of a picture."""
+    return {**shown, "mask": nearest(shown["mask"], *pixels.shape[:2])}
+
+
 def drawn(pixels: Pixels, shown: Mapping[str, Any], class_names: Sequence[str]) -> Pixels:
     """Return a picture with the colours of the classes that the net has seen over it."""
-    return mask_drawing.drawn(pixels, nearest(shown["mask"], *pixels.shape[:2]), len(class_names))
+    return mask_drawing.drawn(pixels, in_size_of(pixels, shown)["mask"], len(class_names))
 
 
 class MaskFiles:
@@ -59,6 +63,6 @@ class MaskFiles:
 
     def write(self, name: str, pixels: Pixels, shown: Mapping[str, Any]) -> None:
         """Write the mask of a picture."""
-        encoded = mask_drawing.encoded(nearest(shown["mask"], *pixels.shape[:2]), self._num_classes)
+        encoded = mask_drawing.encoded(in_size_of(pixels, shown)["mask"], self._num_classes)
         with durable.whole_file(self._folder / self._names.free(name, ".png")) as file:
             file.write(encoded)

@@ -22,7 +22,7 @@ PROGRAM = "mxtrain.predict"
 
 def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None:
     """Print answers, or write them into a file, and what cannot be answered."""
-    from mxtrain.inference import output_files, row_formats
+    from mxtrain.inference import mask_outputs, output_files, picture_files, row_formats
     from mxtrain.inference.input_samples import Inputs
     from mxtrain.tasks import registry as tasks
 
@@ -41,6 +41,9 @@ def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None
         for sample, shown in predictor.predict(inputs, question):
             num += 1
             if not isinstance(shown, DataError):
+                if format == "coco" and "mask" in shown and sample.picture:
+                    pixels = picture_files.pixels_of(sample.name, sample.picture())
+                    shown = mask_outputs.in_size_of(pixels, shown)
                 write(sample.name, shown)
                 if sample.picture:
                     write_pictures(sample.name, sample.picture, shown)

@@ -32,7 +32,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(250)
 def test_masks_of_some_pictures_are_learnt(shapes: Path, tmp_path: Path, command: Command) -> None:
-    flags = f"{FAST} {SHORT} --image-size 96 --batch-size {NUM_LEARNT} --overfit 1 --max-steps 24 --epochs 24"
+    flags = f"{FAST} {SHORT} --image-size 80 --batch-size {NUM_LEARNT} --overfit 1 --max-steps 32 --epochs 32"
     done = command("mxtrain.fit", *flags.split(), "--train", shapes, "--out", tmp_path, timeout=200)
     assert done.returncode == 0, done.stderr
     judged = [each for each in records(tmp_path) if each["kind"] == "eval"]
@@ -55,6 +55,7 @@ def test_masks_of_some_pictures_are_learnt(shapes: Path, tmp_path: Path, command
         for each in (each for each in answers if each["image_id"] == key):
             size, runs = each["segmentation"]["size"], each["segmentation"]["counts"]
             inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(size[::-1]).T
+            assert size == list(mask.shape)
             assert np.array_equal(inside, answered == each["category_id"] - 1)
     assert overlap / NUM_LEARNT > 0.9
     done = command("mxtrain.predict", tmp_path, shapes, "--format", "csv")
