@@ -1,7 +1,8 @@
 """Connections between the processes of a job, each for one purpose, by the numbers of their unix sockets.
 
-Owns the line in which one says who it is, and that no forked child keeps a connection open. A number leads to another
-host too, by the gateways' sockets (docs/adr/0050). What travels is whose connections they are.
+Owns the lines in which one says who it is and, where a connection is there to be watched, how it has ended, and that no
+forked child keeps a connection open. A number leads to another host too, by the gateways' sockets (docs/adr/0050). What
+travels else is whose connections they are.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from mxtrain.data.fields import Array
 
 ACCEPTED = b"+"
 MAX_LINE = 32
+PEACE = "."
+MAX_REASON = 4096  # bytes
 RETRY_SECONDS = 0.02
 BUFFER_BYTES = 4 << 20  # the kernel gives as much of it as net.core.wmem_max allows
 
@@ -102,6 +105,25 @@ def receive_file(connection: socket.socket) -> int | None:
     """Wait for an open file, and return its descriptor; None where the other side has ended."""
     _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
     return int.from_bytes(ancillary[0][2][:4], sys.byteorder) if ancillary else None
+
+
+def end_for(connection: socket.socket, reason: str = PEACE) -> None:
+    """Say that this side ends, in peace or for a `reason`: a third one's death, who is then to be named."""
+    with contextlib.suppress(OSError):
+        connection.sendall(reason.encode()[: MAX_REASON - 1] + b"\n")
+        connection.shutdown(socket.SHUT_WR)
+
+
+def reason_of_end(connection: socket.socket) -> str:
+    """Return what the other side has said, once it has ended: `PEACE`, a reason, or nothing."""
+    said = b""
+    with contextlib.suppress(OSError):
+        while not said.endswith(b"\n") and len(said) < MAX_REASON:
+            part = connection.recv(MAX_REASON)
+            if not part:
+                return ""
+            said += part
+    return said.decode(errors="replace").strip()
 
 
 def _read_line(connection: socket.socket) -> bytes:

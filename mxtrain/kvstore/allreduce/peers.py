@@ -1,8 +1,8 @@
 """Connections between the workers of a job: two from each to each, by the numbers of their unix sockets.
 
-One carries data, the other nothing: it is there to end, so that whoever waits learns of any worker's death at once,
-whatever is still unread. A worker that ends in peace says so there before. A number leads to another host too, by the
-gateways' sockets (docs/adr/0050).
+One carries data; the other is there to end, so that whoever waits learns of any worker's death at once, whatever is
+still unread, and carries one line before that, of a worker that ends in peace or for another's death. A number leads to
+another host too, by the gateways' sockets (docs/adr/0050).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from mxtrain.kvstore.connections import octets
 
 DATA, WATCH = b"data", b"watch"
 PURPOSES = (DATA, WATCH)
-ENDED, SIGNAL = b".", b"!"
+SIGNAL = b"!"
+REASON_MILLISECONDS = 1000  # in which a worker's end on one connection is followed by that on the other
 
 Connections = Dict[int, socket.socket]  # by rank
 
@@ -29,11 +30,11 @@ Connections = Dict[int, socket.socket]  # by rank
 class Peers:
     """The other workers, connected; one thread receives, and others may send."""
 
-    def __init__(self, rank: int, data: Connections, watch: Connections):
-        self.rank, self.data, self._watch = rank, data, watch
-        self._ranks = {connection.fileno(): other for other, connection in watch.items()}
-        self._all = _poll(watch.values())
-        self._pollers = {other: _poll([connection, *watch.values()]) for other, connection in data.items()}
+    def __init__(self, rank: int, data: Connections, watched: Connections):
+        self.rank, self.data, self._watched = rank, data, watched
+        self._ranks = {connection.fileno(): other for other, connection in watched.items()}
+        self._all = _poll(watched.values())
+        self._pollers = {other: _poll([connection, *watched.values()]) for other, connection in data.items()}
 
     def send_signal(self, ranks: Sequence[int]) -> None:
         """Send one byte to each of these workers."""
@@ -56,7 +57,7 @@ class Peers:
         self._wait(rank)
         descriptor = connections.receive_file(self.data[rank])
         if descriptor is None:
-            raise self._gone(rank)
+            raise self._end_of(rank)
         return descriptor
 
     def send_file(self, ranks: Sequence[int], descriptor: int) -> None:
@@ -69,21 +70,19 @@ class Peers:
         for descriptor, _ in self._all.poll(0):
             self._read_watch(self._ranks[descriptor])
 
-    def end(self, is_in_peace: bool) -> None:
-        """End all connections, which wakes the threads that use them. Not in peace, others take it for a death.
+    def end(self, reason: str = connections.PEACE) -> None:
+        """End all connections, which wakes the threads that use them.
 
-        Who ends for another's death does it in peace: the others are to name that one.
+        The others give the `reason`, if it is another one's death, as theirs; without any they take this for a death.
         """
-        for connection in self._watch.values():
-            if is_in_peace:
-                with contextlib.suppress(OSError):
-                    connection.sendall(ENDED)
-        for connection in (*self._watch.values(), *self.data.values()):
+        for connection in self._watched.values():
+            connections.end_for(connection, reason)
+        for connection in (*self._watched.values(), *self.data.values()):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        for connection in (*self._watch.values(), *self.data.values()):
+        for connection in (*self._watched.values(), *self.data.values()):
             connection.close()
 
     def _receive(self, rank: int, rest: memoryview) -> None:
@@ -97,8 +96,7 @@ class Peers:
             except OSError:
                 count = 0
             if not count:
-                self.look()  # it may have ended because another one has gone
-                raise self._gone(rank)
+                raise self._end_of(rank)
             rest = rest[count:]
 
     def _wait(self, rank: int) -> None:
@@ -111,15 +109,27 @@ class Peers:
                 else:
                     is_there = True
 
+    def _end_of(self, rank: int) -> RestartMe:
+        """Return why nothing more comes of a worker, which its watched connection says, by a gateway a little later.
+
+        It may have ended because another one is gone, whose own connections are still to end: a process that is killed
+        closes them one after the other.
+        """
+        try:
+            self.look()
+            if _poll([self._watched[rank]]).poll(REASON_MILLISECONDS):
+                self._read_watch(rank)
+        except RestartMe as reason:
+            return reason
+        return self._gone(rank)
+
     def _read_watch(self, rank: int) -> None:
         """Forget a worker that has ended in peace; RestartMe for another."""
-        byte = b""
-        with contextlib.suppress(OSError):
-            byte = self._watch[rank].recv(1, socket.MSG_DONTWAIT)
-        if byte != ENDED:
-            raise self._gone(rank)
+        said = connections.reason_of_end(self._watched[rank])
+        if said != connections.PEACE:
+            raise RestartMe(said) if said else self._gone(rank)
         for poller in (self._all, *self._pollers.values()):
-            poller.unregister(self._watch[rank])
+            poller.unregister(self._watched[rank])
 
     def _gone(self, rank: int) -> RestartMe:
         return RestartMe(
@@ -152,8 +162,10 @@ def connect(rank: int, numbers: Sequence[int], seconds: float) -> Peers:
             connection.close()
         raise
     connections.settle(ends.values())
-    data, watch = ({other: end for (of, other), end in ends.items() if of == purpose} for purpose in PURPOSES)
-    return Peers(rank, data, watch)
+    data, watched = (
+        {other: end for (of, other), end in ends.items() if of == purpose} for purpose in PURPOSES
+    )
+    return Peers(rank, data, watched)
 
 
 def _missing(rank: int, others: Sequence[int]) -> RestartMe:

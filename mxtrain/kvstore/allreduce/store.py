@@ -17,7 +17,7 @@ import numpy as np
 
 from mxtrain.core.errors import RestartMe
 from mxtrain.data.fields import Array
-from mxtrain.kvstore import shared_arrays
+from mxtrain.kvstore import connections, shared_arrays
 from mxtrain.kvstore.allreduce import peers
 from mxtrain.kvstore.allreduce.host_sums import HostSums
 from mxtrain.kvstore.allreduce.network_sums import NetworkSums
@@ -29,6 +29,7 @@ from mxtrain.runtime.types import NDArray
 
 START = "start"
 CLOSE_SECONDS = 2.0
+ABANDONED = ""  # said to others that wait for a sum: they take it for a death
 Job = Tuple[str, Callable[[], None]]
 
 
@@ -114,8 +115,8 @@ class AllreduceStore:
         """Leave the others: in peace, unless they wait for a sum."""
         atexit.unregister(self.close)
         self._jobs.put(None)
-        is_missed = any(self._pending.values()) and self._failure is None
-        self._peers.end(is_in_peace=not is_missed)
+        if self._failure is None:
+            self._peers.end(ABANDONED if any(self._pending.values()) else connections.PEACE)
         self._thread.join(CLOSE_SECONDS)
         if self._network is not None:
             self._network.close()
@@ -138,9 +139,8 @@ class AllreduceStore:
                 self._changed.notify_all()
 
     def _fail(self, error: Exception) -> None:
-        """Keep the reason for `wait`. Of another worker's death all know; of a failure here they learn by its end."""
-        if not isinstance(error, RestartMe):
-            self._peers.end(is_in_peace=False)  # before anybody here can end in peace
+        """Keep the reason for `wait`, and end for it: the others learn who is gone, or that this worker has failed."""
+        self._peers.end(str(error) if isinstance(error, RestartMe) else ABANDONED)
         with self._changed:
             self._failure = error
             self._changed.notify_all()

@@ -19,7 +19,7 @@ import numpy as np
 from mxtrain.core.errors import RestartMe
 from mxtrain.data.fields import Array
 from mxtrain.kvstore import connections
-from mxtrain.kvstore.owners import messages, placement, watch
+from mxtrain.kvstore.owners import messages, placement
 from mxtrain.kvstore.owners.layout import Layout
 from mxtrain.kvstore.owners.messages import PURPOSES, WATCH, Head, Message
 from mxtrain.kvstore.owners.owner import GradientSum, StepSums
@@ -46,7 +46,7 @@ def connect(rank: int, numbers: Sequence[int], layout: Layout, seconds: float = 
                 )
                 for (of, _), end in ends.items():
                     if of == WATCH:
-                        watch.end(end, reason)
+                        connections.end_for(end, reason)
                 raise RestartMe(reason)
             ends[purpose, server] = connection
     connections.settle(ends.values())

@@ -19,7 +19,7 @@ import numpy as np
 from mxtrain.core.errors import RestartMe
 from mxtrain.data.fields import Array
 from mxtrain.kvstore import connections
-from mxtrain.kvstore.owners import messages, watch
+from mxtrain.kvstore.owners import messages
 from mxtrain.kvstore.owners.messages import PURPOSES, PUSHES, REQUESTS, WATCH, Message, check
 from mxtrain.kvstore.owners.requests import Requests
 from mxtrain.kvstore.owners.step_sum import PIECE
@@ -55,7 +55,7 @@ def serve(
         _Threads(index, requests, ends).run(watched)
     except RestartMe as gone:
         for end in watched.values():
-            watch.end(end, str(gone))
+            connections.end_for(end, str(gone))
         raise
     # After any other error connections stay until this process has told the job why it ends.
     for end in ends.values():
@@ -107,9 +107,9 @@ class _Threads:
                 if descriptor not in ranks:
                     raise self._failures.get()
                 rank = ranks[descriptor]
-                said = watch.outcome(watched.pop(rank))
+                said = connections.reason_of_end(watched.pop(rank))
                 poller.unregister(descriptor)
-                if said != watch.PEACE:
+                if said != connections.PEACE:
                     raise RestartMe(said or f"worker-{rank}: its connection to {self._name} has ended")
                 self._in_peace[rank].set()
 

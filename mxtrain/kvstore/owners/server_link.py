@@ -18,7 +18,7 @@ from typing import Callable, Sequence, TypeVar
 from mxtrain.core.errors import RestartMe
 from mxtrain.data.fields import Array
 from mxtrain.kvstore import connections
-from mxtrain.kvstore.owners import messages, watch
+from mxtrain.kvstore.owners import messages
 from mxtrain.kvstore.owners.messages import PUSHES, REQUESTS, WATCH, Head
 
 Result = TypeVar("Result")
@@ -54,7 +54,7 @@ class Links:
             server.join(deadline)
         if self._failure is None:
             for end in self._watched.values():
-                watch.end(end)
+                connections.end_for(end)
         self._shut_down()
         self._watch.join(CLOSE_SECONDS)
         for end in self._ends.values():
@@ -68,10 +68,10 @@ class Links:
         if self._is_closed:
             return
         server = servers[descriptor]
-        said = watch.outcome(self._watched[server])
-        self._failure = RestartMe(said) if said not in ("", watch.PEACE) else self._gone(server)
+        said = connections.reason_of_end(self._watched[server])
+        self._failure = RestartMe(said) if said not in ("", connections.PEACE) else self._gone(server)
         for end in self._watched.values():
-            watch.end(end, str(self._failure))
+            connections.end_for(end, str(self._failure))
         self._shut_down()
 
     def _shut_down(self) -> None:

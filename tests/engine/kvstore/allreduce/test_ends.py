@@ -16,6 +16,7 @@ import pytest
 
 from mxtrain.cluster import unix_sockets
 from mxtrain.core.errors import RestartMe
+from mxtrain.kvstore import connections
 from mxtrain.kvstore.allreduce import peers
 from mxtrain.runtime import mx
 from tests.support.jobs.allreduce_jobs import DEADLINE_SECONDS, numbers_of, succeed, workers
@@ -65,6 +66,37 @@ def test_all_notice_a_killed_worker(tmp_path: Path, places: str, rank: int) -> N
         noticed, text = json.loads((tmp_path / f"{each}.json").read_text())
         assert text.startswith(f"worker-{rank}: ")
         assert noticed - killed < NOTICED_SECONDS
+
+
+def die_slowly(kv: Any, folder: Path) -> None:
+    """Worker-2 loses its connections one after the other, as one that is killed while others want its core."""
+    if kv.rank == 2:
+        for connection in (kv._peers.data[0], kv._peers._watched[0]):
+            connection.shutdown(socket.SHUT_RDWR)
+        time.sleep(NOTICED_SECONDS)
+        os._exit(0)
+    array = mx.nd.ones((300_000,))
+    with pytest.raises(RestartMe, match=r"^worker-2: "):
+        for _ in range(10**9):
+            kv.pushpull("key", array)
+            kv.wait("key")
+
+
+def test_who_hears_of_a_death_by_another_names_the_dead(tmp_path: Path) -> None:
+    succeed(tmp_path, "abc", die_slowly)
+
+
+def test_an_end_that_comes_before_its_reason_is_waited_for() -> None:
+    """Between hosts each connection goes its own way."""
+    data, watched = ({each: socket.socketpair() for each in (0, 2)} for _ in range(2))
+    own = peers.Peers(1, *({each: ends[0] for each, ends in by_rank.items()} for by_rank in (data, watched)))
+    data[2][1].close()
+    saying = threading.Timer(0.2, connections.end_for, [watched[2][1], "worker-0: gone"])
+    saying.start()
+    with pytest.raises(RestartMe, match=r"^worker-0: gone"):
+        own.receive(2, np.zeros(1, np.float32))
+    saying.join()
+    own.close()
 
 
 def fail_on_the_last(kv: Any, folder: Path) -> None:

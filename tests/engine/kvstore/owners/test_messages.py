@@ -8,8 +8,9 @@ import pytest
 
 from mxtrain.config import Optim
 from mxtrain.core.errors import RestartMe
+from mxtrain.kvstore import connections
 from mxtrain.kvstore.owners import layout as layouts
-from mxtrain.kvstore.owners import messages, server, watch
+from mxtrain.kvstore.owners import messages, server
 from mxtrain.kvstore.owners.messages import PUSHES, REQUESTS, WATCH, Head, Message
 from mxtrain.optim.sums.grid import BLOCK
 from mxtrain.runtime import mx
@@ -89,8 +90,8 @@ def test_half_a_message_is_nothing() -> None:
     ends = ends_of(number)
     ends[REQUESTS].sendall(message(Head(Message.LAYOUT), layout_text())[:-1])
     ends[PUSHES].sendall(b"\4")
-    watch.end(ends[WATCH], "worker-7: gone")
+    connections.end_for(ends[WATCH], "worker-7: gone")
     threads.join()
     error = threads.results["server"]
     assert isinstance(error, RestartMe) and str(error) == "worker-7: gone"
-    assert watch.outcome(ends[WATCH]) == "worker-7: gone"
+    assert connections.reason_of_end(ends[WATCH]) == "worker-7: gone"
