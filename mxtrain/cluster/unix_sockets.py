@@ -14,7 +14,6 @@ import os
 import secrets
 import socket
 import stat
-import threading
 from pathlib import Path
 from typing import Iterator, Mapping
 
@@ -25,7 +24,6 @@ CONNECTIONS = Path("/proc/net/unix")
 HOST = "127.0.0.1"
 CONNECTED = "03"  # as Linux lists it
 _held: list[socket.socket] = []
-_one_at_a_time = threading.RLock()  # the umask is the process's: a thread would put back what another one set
 _named: dict[Path, int] = {}  # this process's socket, until its name is deleted, and how many connect to it
 
 
@@ -81,25 +79,29 @@ def unname() -> None:
 
 @contextlib.contextmanager
 def private() -> Iterator[None]:
-    """A block in which ps-lite makes its socket: for this user alone, whatever the umask is outside."""
-    with _one_at_a_time:
-        before = os.umask(0o077)
-        try:
-            yield
-        finally:
-            os.umask(before)
+    """A block in which ps-lite makes its socket: for this user alone, whatever the umask is outside.
+
+    The umask is the process's, and a server's block lasts as long as the server. So nobody else sets it, and nobody
+    waits for who has.
+    """
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def listen(number: int, backlog: int) -> socket.socket:
     """Return a socket that listens at this number, for this user alone, in the place of what had the name.
 
-    It gets the name once it listens: before that a sweep would take it for a dead process's.
+    It listens once it is private, as before that nobody can connect, and gets the name once it listens: before that a
+    sweep would take it for a dead process's.
     """
     aside = FOLDER / f".mxtrain-{secrets.token_hex(8)}"
     listener = socket.socket(socket.AF_UNIX)
     try:
-        with private():
-            listener.bind(str(aside))
+        listener.bind(str(aside))
+        aside.chmod(0o700)
         listener.listen(backlog)
         aside.replace(FOLDER / str(number))
     except BaseException:

@@ -6,7 +6,6 @@ side is `shared_servers.py`'s.
 
 from __future__ import annotations
 
-import contextlib
 import select
 import socket
 import threading
@@ -35,15 +34,7 @@ class WorkersMemory:
     def __init__(self, number: int, num_workers: int, fail: Callable[[Exception], None]):
         self._num_workers, self._fail = num_workers, fail
         self._arrays: defaultdict[int, dict[int, Shared]] = defaultdict(dict)
-        # Not by the thread: as long as a server runs ps-lite, no other thread of it can make a socket
-        # (`unix_sockets.private`), and workers would wait for this one in vain.
-        self._listening = contextlib.ExitStack()
-        try:
-            self._listener = self._listening.enter_context(connections.listening(number, num_workers))
-        except OSError as error:
-            fail(error)
-        else:
-            threading.Thread(target=self._run, name="memory", daemon=True).start()
+        threading.Thread(target=self._run, args=[number], name="memory", daemon=True).start()
 
     def add(self, key: int, pushed: NDArray, stored: NDArray) -> None:
         """Add the arrays of a key where they are, or if there are none store what was pushed, which is a sum.
@@ -57,16 +48,16 @@ class WorkersMemory:
             shared_arrays.add_shared(arrays, slice(0, len(arrays[0].numbers)))
             memory(stored)[:] = arrays[0].numbers[:1]
 
-    def _run(self) -> None:
+    def _run(self, number: int) -> None:
         try:
-            self._take_in()
+            self._take_in(number)
         except Exception as error:
             self._fail(error)
 
-    def _take_in(self) -> None:
+    def _take_in(self, number: int) -> None:
         wanted = [(MEMORY, rank) for rank in range(self._num_workers)]
-        with self._listening:
-            ends = connections.accept(self._listener, wanted, time.monotonic() + ACCEPT_SECONDS)
+        with connections.listening(number, len(wanted)) as listener:
+            ends = connections.accept(listener, wanted, time.monotonic() + ACCEPT_SECONDS)
         connections.settle(ends.values())
         of_descriptors = {end.fileno(): (rank, end) for (_, rank), end in ends.items()}
         poller = select.poll()

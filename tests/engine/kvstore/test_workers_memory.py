@@ -66,8 +66,7 @@ def test_arrays_are_added_where_they_lie(num_workers: int) -> None:
     assert failures.empty()
 
 
-def test_workers_are_taken_in_though_ps_lite_runs_before_any_thread() -> None:
-    """It holds the umask as long as it runs: a socket that a thread were to make would never be there."""
+def test_workers_are_taken_in_while_ps_lite_runs() -> None:
     number, failures = random.SystemRandom().choice(NUMBERS), SimpleQueue[Exception]()
     with unix_sockets.private():
         WorkersMemory(number, 1, failures.put)

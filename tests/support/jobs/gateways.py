@@ -28,10 +28,7 @@ class Behind:
         self.number = random.SystemRandom().choice(NUMBERS)
         self.path = unix_sockets.FOLDER / str(self.number)
         self.connections: list[socket.socket] = []
-        self._listener = socket.socket(socket.AF_UNIX)
-        with unix_sockets.private():
-            self._listener.bind(str(self.path))
-        self._listener.listen(64)
+        self._listener = unix_sockets.listen(self.number, 64)
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:

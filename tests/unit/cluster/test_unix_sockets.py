@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
+import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -73,6 +77,32 @@ def test_a_socket_has_its_name_only_once_it_listens(tmp_path: Path, monkeypatch:
         unix_sockets.sweep()
         assert path.is_socket() and [*tmp_path.iterdir()] == [path] and path.stat().st_mode & 0o077 == 0
     assert len(names) == 1 and names[0].startswith(".mxtrain-")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+def test_a_thread_makes_a_private_socket_whoever_has_set_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
+    """A server has it set for ps-lite as long as it lives, and other threads make sockets meanwhile."""
+    monkeypatch.setattr(unix_sockets, "FOLDER", tmp_path)
+    modes: list[int] = []
+
+    def make() -> None:
+        with unix_sockets.listen(234567, 1):
+            modes.append(stat.S_IMODE((tmp_path / "234567").stat().st_mode))
+
+    before = os.umask(umask)
+    try:
+        for others in (contextlib.nullcontext, unix_sockets.private):
+            with others():
+                thread = threading.Thread(target=make, daemon=True)
+                thread.start()
+                thread.join(10)
+                assert not thread.is_alive()
+        assert os.umask(umask) == umask, "and leaves it as it is"
+    finally:
+        os.umask(before)
+    assert modes == [0o700, 0o700]
 
 
 def test_a_socket_that_gets_no_name_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
