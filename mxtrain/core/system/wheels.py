@@ -6,6 +6,7 @@ Only the standard library is imported, and nothing is changed: `doctor/machine/i
 from __future__ import annotations
 
 import mxtrain
+from mxtrain.core.system import distributions
 
 HEADLESS = ("opencv-python-headless", "opencv-contrib-python-headless")
 OPENCV_WHEELS = ("opencv-python", "opencv-contrib-python", *HEADLESS)
@@ -34,15 +35,8 @@ NUMPY, OPENCV = "numpy>=1.23.5", "opencv-python>=4.10"
 
 def installed() -> dict[str, str]:
     """Return the version of each installed wheel that matters here, by name."""
-    from importlib import metadata
-
-    versions = {}
-    for name in WHEELS:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    found = distributions.installed()
+    return {name: found[name] for name in WHEELS if name in found}
 
 
 def versions() -> dict[str, str]:

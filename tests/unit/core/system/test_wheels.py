@@ -63,3 +63,10 @@ def test_conflict_names_the_culprit_and_the_cure(case: str, tmp_path: Path) -> N
     (sentence,) = installed(tmp_path, {**GOOD, **change})
     assert culprit in sentence
     assert cure in sentence
+
+
+def test_packages_of_debian_count_too(tmp_path: Path) -> None:
+    """Their folders, or files, name the Python behind the version."""
+    write(tmp_path, {"numpy-1.22.4-py3.11.egg-info": "Name: numpy\n"})
+    (sentence,) = installed(tmp_path, {**GOOD, "numpy": ""})
+    assert "numpy 1.22.4 is too old" in sentence
