@@ -32,7 +32,7 @@ from mxtrain.core.errors import BUG, DONE, RESTART_ME, OutOfMemory, RestartMe, S
 
 POLL_SECONDS, RETRY_SECONDS, FAIL_SECONDS = 0.05, 1.0, 1.0
 GIL_SECONDS = 300.0
-GATEWAY_END_SECONDS = 0.5  # in which a gateway that has closed a channel is known to have ended
+GATEWAY_END_SECONDS = 0.2  # in which a gateway that has closed a channel is known to have ended
 NUMBERS_IN_MESSAGE = MAX_RAW_BYTES // 8  # of a sum; more go one message after the other
 MOST_NOTES = 1000  # that wait to be read, of which the oldest are dropped
 
@@ -234,8 +234,9 @@ class Agent(WorkerGroup):
             verdict = self._listen()
         except Exception as error:
             verdict = ports.broken(self._node, error, self._is_assigned)
-            # Its death may close the channel before anybody has looked for it.
-            if self._gateway is not None and (end := self._gateway.end(GATEWAY_END_SECONDS)):
+        # Its death may close the channel, or a stream whose loss another process reports, before anybody has looked.
+        if verdict.exit_code == RESTART_ME and self._gateway is not None:
+            if end := self._gateway.end(GATEWAY_END_SECONDS):
                 verdict = Verdict(RESTART_ME, f"{self.name}: {end}")
         faulthandler.cancel_dump_traceback_later()
         if self._is_assigned and (verdict.exit_code or self._node.role == "server"):
