@@ -90,6 +90,8 @@ install_locked() {
 install() {
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
     pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check"
+    # The parts in C, while pip looks for packages on one core; its own build takes them, or makes them where this cannot.
+    "$venv/bin/python" setup.py --quiet build_ext --inplace >/dev/null 2>&1 &
     $pip --upgrade "pip>=23"
     # setuptools warns that a folder named mxtrain would hide this one, wherever a checkout is installed.
     PYTHONWARNINGS="ignore:Editable installation" $pip --editable ".[cpu,dev]"
