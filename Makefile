@@ -28,7 +28,7 @@ demo: env
 	  --train $(DEMO)/rec/train.rec --val $(DEMO)/rec/val.rec --out $(DEMO)/run
 
 # Several processes at once: many tests wait for other processes. What measures time comes after them, alone.
-WORKERS ?= 4
+WORKERS ?= 5
 # A process that crashes ends them with its message: xdist would wait for its tests for ever.
 PARALLEL := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --max-worker-restart=0
 test: env

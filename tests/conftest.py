@@ -50,7 +50,17 @@ CLUSTERS = (
 )
 # What looks at all sources shares their syntax trees.
 SOURCES = tuple(f"tests/unit/test_{name}.py" for name in ("docs", "layers", "references", "sizes", "words"))
-LONG = ("tests/e2e/", "tests/unit/launch/", *SOURCES)
+# What takes longest, or waits most: beside it others compute.
+LONG = (
+    *("tests/e2e/", "tests/unit/launch/", "tests/unit/cluster/", *SOURCES),
+    *("tests/engine/test_runtime.py", "tests/engine/train/library/test_library.py"),
+    *(
+        "tests/unit/core/test_interrupts.py",
+        "tests/unit/report/sinks/test_progress.py",
+        "tests/unit/test_crashes.py",
+    ),
+    *("tests/unit/data/loading/test_worker_processes.py", "tests/fuzz/test_operators.py"),
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -116,7 +116,7 @@ def wait_for_all(running: Pods) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def undisturbed(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
-    return run_alone(command, digits, tmp_path_factory.mktemp("alone"))
+    return run_alone(tmp_path_factory, command, digits)
 
 
 @pytest.mark.slow  # the next test has the other form, and tests/unit/launch/test_k8s.py what this one renders

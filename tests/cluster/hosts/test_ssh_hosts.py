@@ -101,10 +101,7 @@ def lan(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Iterator[Lan]
 
 @pytest.fixture(scope="module")
 def one_host(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
-    """The run of one process, which no fault disturbs."""
-    out = run_alone(command, digits, tmp_path_factory.mktemp("one_host"))
-    assert records(out, "train")[-1]["loss"] < 1
-    return out
+    return run_alone(tmp_path_factory, command, digits)
 
 
 def test_two_hosts_make_the_weights_of_one_and_after_sigterm_the_same_command_resumes(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.commands import Command
-from tests.support.runs import has_step, newest
+import pytest
 
-STEPS = 80
-MIDDLE = 30  # after the first checkpoint, and seconds before the end
+from tests.support.commands import Command
+from tests.support.made_once import made_once
+from tests.support.runs import has_step, newest, records
+
+STEPS = 60
+MIDDLE = 25  # after the first checkpoint, and seconds before the end
 ALONE = [
     *("--model", "small_cnn", "--image-size", "8", "--val-resize", "8", "--augment", "none", "--lr", "0.05"),
     *("--batch-size", "32", "--micro-batch", "8", "--epochs", "20", "--max-steps", str(STEPS)),
@@ -18,12 +21,16 @@ FLAGS = [*ALONE, "--silence-timeout", "3", "--start-timeout", "30"]
 ENDLESS = ["--max-steps", "100000", "--epochs", "10000"]
 
 
-def run_alone(command: Command, digits: Path, out: Path) -> Path:
-    """The same run of one process, whose weights those of all jobs are."""
-    data = ["--train", digits / "train.rec", "--val", digits / "val.rec"]
-    done = command("mxtrain.fit", *data, "--out", out, *ALONE)
-    assert done.returncode == 0, done.stderr
-    return out
+def run_alone(factory: pytest.TempPathFactory, command: Command, digits: Path) -> Path:
+    """The same run of one process, whose weights those of all jobs are; no fault disturbs it."""
+
+    def make(folder: Path) -> None:
+        data = ["--train", digits / "train.rec", "--val", digits / "val.rec"]
+        done = command("mxtrain.fit", *data, "--out", folder / "run", *ALONE)
+        assert done.returncode == 0, done.stderr
+        assert records(folder / "run", "train")[-1]["loss"] < 1
+
+    return made_once(factory, "short-run-alone", make) / "run"
 
 
 def is_under_way(out: Path) -> bool:
