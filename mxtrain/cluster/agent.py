@@ -234,9 +234,9 @@ class Agent(WorkerGroup):
         except Exception as error:
             verdict = ports.broken(self._node, error, self._is_assigned)
         # Its death may close the channel, or a stream whose loss another process reports, before anybody has looked.
-        if verdict.exit_code == RESTART_ME and self._gateway is not None:
-            if end := self._gateway.end(GATEWAY_END_SECONDS):
-                verdict = Verdict(RESTART_ME, f"{self.name}: {end}")
+        gateway = self._gateway if verdict.exit_code == RESTART_ME else None
+        if gateway is not None and (end := gateway.end(GATEWAY_END_SECONDS)):
+            verdict = Verdict(RESTART_ME, f"{self.name}: {end}")
         faulthandler.cancel_dump_traceback_later()
         if self._is_assigned and (verdict.exit_code or self._node.role == "server"):
             verdicts.exit_process(verdict, self.name)
