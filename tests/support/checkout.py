@@ -38,6 +38,12 @@ def tree_of(path: Path) -> ast.Module:
     return tree
 
 
+@functools.lru_cache(maxsize=None)
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Return all nodes of a module's syntax tree: to find them takes longer than to make them."""
+    return list(ast.walk(tree_of(path)))
+
+
 def _is_built(path: Path) -> bool:
     parts = path.relative_to(ROOT).parts
     return any(fnmatch.fnmatchcase(part, pattern) for part in parts for pattern in OF_BUILDS)

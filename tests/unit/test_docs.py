@@ -11,7 +11,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config.components.zoo import gluoncv_names
-from tests.support.checkout import ROOT, tree_of
+from tests.support.checkout import ROOT, nodes_of
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
@@ -94,8 +94,7 @@ def test_docstrings_stand_where_they_are_read() -> None:
     """A string elsewhere is a comment that went astray."""
     astray = []
     for path in [*(ROOT / "mxtrain").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]:
-        tree = tree_of(path)
-        bodies = [body for node in ast.walk(tree) for body in _bodies(node)]
+        bodies = [body for node in nodes_of(path) for body in _bodies(node)]
         for is_documented, statements in bodies:
             for statement in statements[1 if is_documented else 0 :]:
                 if isinstance(statement, ast.Expr) and isinstance(

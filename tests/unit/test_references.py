@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-from tests.support.checkout import ROOT, tracked, tree_of
+from tests.support.checkout import ROOT, nodes_of, tracked
 
 CODE = ("mxtrain", "tools", "benchmarks", "examples", "launch", "docs", "tests")
 PAGES = (
@@ -35,7 +35,7 @@ class Reference(NamedTuple):
 def docstrings(path: Path) -> list[tuple[int, str]]:
     """A module's docstrings with their lines."""
     found = []
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             value = getattr(node.body[0], "value", None) if node.body else None
             if isinstance(value, ast.Constant) and isinstance(value.value, str):

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import Iterator
 
-from tests.support.checkout import ROOT, tracked, tree_of
+from tests.support.checkout import ROOT, nodes_of, tracked
 
 MOST_LINES = 320  # of a module
 MOST_LINES_OF_BODY = 60  # of a function, without its signature and docstring
@@ -14,7 +14,7 @@ MOST_LINES_OF_BODY = 60  # of a function, without its signature and docstring
 
 def bodies(path: Path) -> Iterator[tuple[str, int]]:
     """Yield the name of each function in a file, and how many lines its statements take."""
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             statements = node.body[1:] if ast.get_docstring(node) is not None else node.body
             if statements:

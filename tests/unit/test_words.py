@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import ROOT, tracked, tree_of
+from tests.support.checkout import ROOT, nodes_of, tracked
 
 # Words that every newcomer had to have explained; each had several meanings.
 UNCLEAR = {
@@ -27,15 +27,14 @@ MOST_IN_A_FOLDER = 16
 
 def names(path: Path) -> list[str]:
     """The names of a module and of the classes and functions in it, without the underscores around them."""
-    tree = tree_of(path)
-    defined = [node.name for node in ast.walk(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+    defined = [node.name for node in nodes_of(path) if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
     return [path.stem, *(name.lower().strip("_") for name in defined)]
 
 
 def variables(path: Path) -> list[str]:
     """The names of all parameters of functions in a module, and of the annotated fields of classes in it."""
     names: list[str] = []
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef):
             names += [inner.arg for inner in ast.walk(node.args) if isinstance(inner, ast.arg)]
         elif isinstance(node, ast.ClassDef):
