@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional
 
-from mxtrain.models import mxnet_errors
+from mxtrain.models import fallbacks
 from mxtrain.models.compiled_graphs import AnsweringGraph, OperatorForAnswers
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.graph_rewrites import OF_PARAMETERS, AddNode, Inputs, Shapes
 from mxtrain.models.rewrites.joined_layers import for_answers
 from mxtrain.runtime import memory, mx
 from mxtrain.runtime.types import Block, Symbol
-
-logger = logging.getLogger(__name__)
 
 # Takes a net's Symbol and the shapes of its inputs; returns another to answer by, if there is one.
 Make = Callable[[Symbol, Shapes], Optional[Symbol]]
@@ -40,13 +37,14 @@ def symbols_of(net: Block, make: Make = for_answers) -> AnswerSymbols | None:
         return None
     if make not in made.others:
         plain = graph_rewrites.rewritten(made.output, made.shapes, made.needed_rewrites)
+        made.others[make] = None
         try:
             whole = make(plain, made.shapes)
-        except mx.base.MXNetError as error:
-            line = "the net's layers cannot be joined to answer by (%s): it answers as it is"
-            logger.warning(line, mxnet_errors.reason_of(error))
-            whole = None
-        made.others[make] = None if whole is None else AnswerSymbols(whole, *computed_once_apart(whole))
+            made.others[make] = None if whole is None else AnswerSymbols(whole, *computed_once_apart(whole))
+        except Exception as error:
+            fallbacks.report(
+                "the net's layers cannot be joined to answer by", error, fallbacks.ANSWERS_AS_IT_IS
+            )
     found: AnswerSymbols | None = made.others[make]
     return found
 

@@ -5,14 +5,11 @@ Owns which of them computes a call. What they are made of is `rewrites/graph_rew
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Callable, Mapping, Sequence
 
-from mxtrain.models import mxnet_errors
+from mxtrain.models import fallbacks, mxnet_errors
 from mxtrain.runtime import mx
 from mxtrain.runtime.types import Block, Device, NDArray, Parameter, Symbol
-
-logger = logging.getLogger(__name__)
 
 InputShapes = Mapping[str, Sequence[int]]
 # What a net is computed for: steps, answers by running statistics, and those whose gradients are asked for.
@@ -37,13 +34,40 @@ def _flags_for_inference(flags: Mapping[str, Any], symbol: Symbol) -> dict[str, 
     return {**flags, "static_shape": False} if is_moved else dict(flags)
 
 
+class IfComputable:
+    """A call of what answers by a graph of ours; None where that cannot be computed, which a line says.
+
+    The first one is waited for, as oneDNN says only then what it cannot compute.
+    """
+
+    def __init__(self) -> None:
+        self._is_tried = self._has_failed = False
+
+    def __call__(self, answer: Callable[..., Any], *arguments: Any) -> Any:
+        if self._has_failed:
+            return None
+        if self._is_tried:
+            return answer(*arguments)
+        self._is_tried = True
+        try:
+            found = answer(*arguments)
+            mx.nd.waitall()
+            return found
+        except mx.base.MXNetError as error:
+            mxnet_errors.forget()
+            self._has_failed = True
+            what = "the graph that the net answers by cannot be computed"
+            fallbacks.report(what, error, fallbacks.ANSWERS_AS_IT_IS)
+            return None
+
+
 class AnsweringGraph:
     """A net's graph compiled once more, to answer by while its parameters stand still; called with data alone.
 
     Their arrays are looked up by the first call on a device (for each call, Gluon takes 0.2 to 0.3 ms of Python for the
     261 of a mobilenetv2), which also computes what `once` makes of them alone. What is on another device is copied.
 
-    The first call is waited for, as oneDNN says only then what it cannot compute; such a graph gives None from then on.
+    Of a graph that cannot be computed it gives None.
     """
 
     def __init__(
@@ -58,7 +82,7 @@ class AnsweringGraph:
         # Which of the graph's inputs is which of the data that it is called with.
         self._data = {place: data.index(name) for place, name in enumerate(self._names) if name in data}
         self._standing: dict[Any, list[NDArray | None]] = {}  # the graph's inputs on each device
-        self._is_tried = self._has_failed = False
+        self._if_computable = IfComputable()
         positions = {"data_indices": [*self._data]}
         positions["param_indices"] = [each for each in range(len(self._names)) if each not in self._data]
         self._compiled = mx.nd.CachedOp(
@@ -66,21 +90,7 @@ class AnsweringGraph:
         )
 
     def __call__(self, *data: Any, **keywords: Any) -> Any:
-        if self._has_failed:
-            return None
-        if self._is_tried:
-            return self._answer(data, keywords)
-        self._is_tried = True
-        try:
-            found = self._answer(data, keywords)
-            mx.nd.waitall()
-            return found
-        except mx.base.MXNetError as error:
-            mxnet_errors.forget()
-            self._has_failed = True
-            line = "the graph that the net answers by cannot be computed (%s): it answers as it is"
-            logger.warning(line, mxnet_errors.reason_of(error))
-            return None
+        return self._if_computable(self._answer, data, keywords)
 
     def _answer(self, data: Sequence[NDArray], keywords: Mapping[str, Any]) -> Any:
         device = data[0].context

@@ -51,7 +51,7 @@ class SegmentOperator:
             ("param_indices", [place for place in places if self._names[place] not in inputs]),
             *queueing.items(),
         ]
-        self._by_purpose = by_purpose
+        self._by_purpose = dict(by_purpose)
         self._as_it_is = mx.nd.CachedOp(self._symbol, self._flags)
         self._compiled: dict[
             tuple[Any, ...], CompiledGraph
@@ -67,7 +67,7 @@ class SegmentOperator:
         return computed
 
     def _compiled_for(self, purpose: str, shapes: Shapes) -> CompiledGraph:
-        symbol = graph_rewrites.rewritten(self._symbol, shapes, self._by_purpose[purpose])
+        symbol = graph_rewrites.rewritten_for(purpose, self._symbol, shapes, self._by_purpose)
         return self._as_it_is if symbol is self._symbol else mx.nd.CachedOp(symbol, self._flags)
 
 

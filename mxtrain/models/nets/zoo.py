@@ -11,7 +11,7 @@ import contextlib
 import inspect
 import logging
 import math
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 from mxtrain import runtime
 from mxtrain.config.checks.bounds import LARGEST_ARRAY
@@ -19,7 +19,7 @@ from mxtrain.config.components import import_path, nets
 from mxtrain.config.components.zoo import gluoncv_names, torch_net_names
 from mxtrain.config.program_objects import NO_OBJECTS, ProgramObjects, is_object
 from mxtrain.core.errors import UsageError, as_user_code
-from mxtrain.models import chosen_rewrites, mxnet_errors
+from mxtrain.models import chosen_rewrites, fallbacks, mxnet_errors
 from mxtrain.models.analysis import shapes
 from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.contract import Contract
@@ -35,6 +35,7 @@ from mxtrain.runtime.types import Block, Device, NDArray
 logger = logging.getLogger(__name__)
 
 COLOURS = 3
+Answer = TypeVar("Answer")
 
 
 @contextlib.contextmanager
@@ -163,6 +164,8 @@ def compile(
 ) -> None:
     """Fix all shapes, and turn the net, which `flag` calls `name`, into a symbolic graph if it can be one.
 
+    That is so whatever becomes of our rewrites, which are no reason to run it operator by operator.
+
     A sample is computed only where shapes do not follow from the graph, by whatever graphs the net has as it comes, and
     to try the graph of a user's own net.
     Only a graph has operators in bfloat16: those that `narrowing` takes for a `micro_batch` of samples. MXNet queues a
@@ -193,6 +196,8 @@ def compile(
             if ":" in name:  # a user's own net is tried; known ones are by our tests
                 _try(net, sample)
                 _lay_out_plainly(net)
+    except (fallbacks.FallbackRefused, fallbacks.RewriteFailed):
+        raise
     except Exception as error:
         net.hybridize(active=False)
         reason = mxnet_errors.reason_of(error)
@@ -214,23 +219,21 @@ def _try(net: Block, sample: Sequence[NDArray]) -> None:
         net(*sample)
         mx.nd.waitall()
     except mx.base.MXNetError as error:
-        if not fall_back(net, error):
-            raise
-        net(*sample)
-        mx.nd.waitall()
+        computed_plainly(net, error, lambda: net(*sample))
 
 
-def fall_back(net: Block, error: Exception) -> bool:
-    """Have a net that failed with `error` compiled anew by its graph as it is, and say so.
+def computed_plainly(net: Block, error: Exception, compute: Callable[[], Answer]) -> Answer:
+    """Return what `compute` does once a net that failed with `error` is compiled anew, by its graph as it is.
 
-    Return whether it was rewritten; nothing is done or said otherwise.
+    Raises `error` where that is not another graph, and what the graph as it is fails with, which is the net's fault.
     """
     mxnet_errors.forget()
     if not graph_rewrites.take_plain_graphs(net):
-        return False
-    line = "the net's graph as rewritten for speed cannot be computed (%s): it stays as it is"
-    logger.warning(line, mxnet_errors.reason_of(error))
-    return True
+        raise error
+    found = compute()
+    mx.nd.waitall()
+    fallbacks.report("the net's graph as rewritten for speed cannot be computed", error, fallbacks.AS_IT_IS)
+    return found
 
 
 def _computed(net: Block, named: str, sample: Sequence[NDArray], contract: Contract) -> Any:

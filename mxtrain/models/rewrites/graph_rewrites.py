@@ -17,7 +17,10 @@ import weakref
 from types import MappingProxyType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
+from mxtrain.core import errors
+from mxtrain.models import fallbacks
 from mxtrain.models.compiled_graphs import OperatorByPurpose
+from mxtrain.models.fallbacks import RewriteFailed
 from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import WEIGHTS
 from mxtrain.runtime.types import Block, NDArray, Symbol
@@ -56,9 +59,8 @@ class Made:
     output: Any = None  # its Symbol before it was rewritten
     shapes: Shapes = dataclasses.field(default_factory=dict)
     is_plain: bool = False  # rewritten only as far as it must be
-    others: dict[Any, Any] = dataclasses.field(
-        default_factory=dict
-    )  # what was made of the graph, by what made it
+    # What was made of the graph, by what made it.
+    others: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
 
 _made: weakref.WeakKeyDictionary[Any, Made] = weakref.WeakKeyDictionary()
@@ -74,7 +76,8 @@ def rewriting(
 
     They train, judge, and judge with gradients by what those `by_purpose` make of that: in training the backward pass
     may be faster and the forward pass slower; the others do the same whatever the sizes of inputs. All else, such as
-    export, is by the graph without them. `needed_rewrites` are those that a block has after `take_plain_graphs` too.
+    export, is by the graph without them. `needed_rewrites` are those that a block has after `take_plain_graphs` too, as
+    one has of which another rewrite fails; without them there is no graph.
     Inside such a block another one stands in its place; what is compiled stays.
     """
     block = mx.gluon.HybridBlock
@@ -90,8 +93,7 @@ def rewriting(
             if not made.is_plain:
                 made.needed_rewrites = needed_rewrites
             made.output, made.shapes, made.others = output, _shapes(inputs, args), {}
-            chosen = made.needed_rewrites if made.is_plain else rewrites
-            self._cached_graph = inputs, rewritten(output, made.shapes, chosen)
+            self._cached_graph = inputs, _rewritten_or_plain(made, rewrites)
         return self._cached_graph
 
     @functools.wraps(build_cache)
@@ -100,10 +102,10 @@ def rewriting(
         if by_purpose and _are_on_cpu(args):
             # A block that is made from a graph was not asked for one.
             made = _made.get(self) or Made((), shapes=_shapes(self._cached_graph[0], args))
-            chosen: ByPurpose = {} if made.is_plain else by_purpose
+            chosen = {} if made.is_plain else dict(by_purpose)
 
             def rewrite(purpose: str, output: Symbol, shapes: Shapes) -> Symbol:
-                return rewritten(output, shapes, chosen.get(purpose, ()))
+                return rewritten_for(purpose, output, shapes, chosen)
 
             self._cached_op = OperatorByPurpose(self, rewrite, made.shapes)
 
@@ -148,13 +150,45 @@ def _shapes(inputs: Sequence[Symbol], args: Sequence[NDArray]) -> Shapes:
     return {symbol.name: arg.shape for symbol, arg in zip(inputs, args)}
 
 
+def _rewritten_or_plain(made: Made, rewrites: Sequence[Rewrite]) -> Symbol:
+    if not made.is_plain:
+        try:
+            return rewritten(made.output, made.shapes, rewrites)
+        except RewriteFailed as error:
+            made.is_plain = True
+            fallbacks.report("the net's graph cannot be rewritten for speed", error, fallbacks.AS_IT_IS)
+    return rewritten(made.output, made.shapes, made.needed_rewrites)
+
+
+def rewritten_for(
+    purpose: str, output: Symbol, input_shapes: Shapes, by_purpose: dict[str, Sequence[Rewrite]]
+) -> Symbol:
+    """Return what the rewrites `by_purpose` make of a graph; where one fails, those of its purpose are taken out."""
+    try:
+        return rewritten(output, input_shapes, by_purpose.get(purpose, ()))
+    except RewriteFailed as error:
+        by_purpose[purpose] = ()
+        fallbacks.report(f"the net's graph cannot be rewritten for {purpose}", error, fallbacks.AS_IT_IS)
+        return output
+
+
 def rewritten(output: Symbol, input_shapes: Shapes, rewrites: Sequence[Rewrite]) -> Symbol:
-    """Return a Symbol that computes what `output` does."""
+    """Return a Symbol that computes what `output` does; RewriteFailed names the rewrite that is at fault."""
     if not rewrites:
         return output
     before, shapes = nodes_and_shapes(output, input_shapes)
-    after = functools.reduce(lambda graph, rewrite: rewrite(graph, shapes), rewrites, before)
-    return output if after is before else mx.sym.load_json(json.dumps(after))
+    after, name = before, ""
+    try:
+        for rewrite in rewrites:
+            name = getattr(rewrite, "__qualname__", type(rewrite).__qualname__)
+            after = rewrite(after, shapes)
+        name = "what they make"
+        found = output if after is before else mx.sym.load_json(json.dumps(after))
+    except Exception as error:
+        raise RewriteFailed(f"{name}: {errors.message_of(error)}") from error
+    if found.list_inputs() != output.list_inputs():
+        raise RewriteFailed("what they make: takes other inputs than the graph")
+    return found
 
 
 def nodes_and_shapes(output: Symbol, input_shapes: Shapes) -> tuple[Graph, Shapes]:

@@ -11,8 +11,8 @@ import functools
 from typing import Any, Iterator, NamedTuple, Sequence
 
 from mxtrain.kvstore.owners.owned_head import OwnedHead
-from mxtrain.models import answers, chosen_rewrites, segments
-from mxtrain.models.compiled_graphs import JUDGING, purpose_of_now
+from mxtrain.models import answers, chosen_rewrites, fallbacks, segments
+from mxtrain.models.compiled_graphs import JUDGING, IfComputable, purpose_of_now
 from mxtrain.models.heads.class_chunks import ChunkedHead
 from mxtrain.models.parameters import running_statistics
 from mxtrain.models.parameters.weights import layers
@@ -52,6 +52,7 @@ class HeldNet(SegmentedNet):
         self.weights: SegmentWeights | None = None  # set once the owners of the weights are known
         self.head = next(layers(net, ChunkedHead), None)
         self._lent_for_answers: LentSegments | None = None  # while weights stand still
+        self._if_computable = IfComputable()
 
     def _segment(self, graph: Any, operators: SegmentOperators) -> Segment:
         inputs = (segments.HANDED_ON, self.data)
@@ -75,12 +76,17 @@ class HeldNet(SegmentedNet):
         symbols, made = answers.symbols_of(self.net), graph_rewrites.graph_as_made(self.net)
         if symbols is None or made is None:
             return ()
-        graph, shapes = graph_rewrites.nodes_and_shapes(symbols.whole, made.shapes)
         sizes = {each.name: num_bytes(each) for each in self.net.collect_params().values()}
         lent = sorted(sum(sizes[each.name] for each in segment.lent) for segment in self.segments)
         operators = SegmentOperators(self._queueing, {JUDGING: ()})
-        graphs = segments.split_by_weights(graph, shapes, self.data, sizes, lent[-2:][0])
-        return [self._segment(each, operators) for each in graphs]
+        try:
+            graph, shapes = graph_rewrites.nodes_and_shapes(symbols.whole, made.shapes)
+            graphs = segments.split_by_weights(graph, shapes, self.data, sizes, lent[-2:][0])
+            return [self._segment(each, operators) for each in graphs]
+        except Exception as error:
+            what = "the graph that the net answers by cannot be cut"
+            fallbacks.report(what, error, fallbacks.ANSWERS_AS_IT_IS)
+            return ()
 
     @property
     def held(self) -> list[Parameter]:
@@ -104,9 +110,9 @@ class HeldNet(SegmentedNet):
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
         """A block in which the net answers as `answers.standing_still` says, still a segment at a time."""
-        found = self._segments_of_answers
-        if found:
+        if found := self._segments_of_answers:
             self._lent_for_answers = LentSegments(found, self.lender().of([each.lent for each in found]))
+            self._if_computable = IfComputable()
         try:
             yield
         finally:
@@ -114,11 +120,15 @@ class HeldNet(SegmentedNet):
 
     def forward(self, data: NDArray) -> NDArray:
         """Compute the net, outside of training."""
-        for_answers = self._lent_for_answers if purpose_of_now() == JUDGING else None
-        found = for_answers or LentSegments(self.segments, self.lender())
+        lent, found = self._lent_for_answers, None
+        if lent is not None and purpose_of_now() == JUDGING:
+            found = self._if_computable(self._through, lent, data)
+        return self._through(LentSegments(self.segments, self.lender()), data) if found is None else found
+
+    def _through(self, lent: LentSegments, data: NDArray) -> NDArray:
         passed = data
-        for (place,), weights in found.weights.through([(each,) for each in range(len(found.segments))]):
-            passed = _computed(found.segments[place], weights, passed, self.data, data)
+        for (place,), weights in lent.weights.through([(each,) for each in range(len(lent.segments))]):
+            passed = _computed(lent.segments[place], weights, passed, self.data, data)
             mx.nd.waitall()  # before the weights go
         return passed
 

@@ -41,7 +41,9 @@ def computed(
             reason = mxnet_errors.reason_of(error)
             line = f"{context.net.flag}: a segment of the net cannot be computed ({reason}); leave it out"
             raise UsageError(line) from error
-        if not zoo.fall_back(context.net, error):
-            raise
-    running.before_batch(device)
-    return compute()
+
+        def compute_again() -> Row:
+            running.before_batch(device)
+            return compute()
+
+        return zoo.computed_plainly(context.net, error, compute_again)

@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain import native
 from mxtrain.config.flags import from_python
-from mxtrain.models import answers
+from mxtrain.models import answers, fallbacks
 from mxtrain.models.parameters import weights
 from mxtrain.models.rewrites import joined_layers
 from mxtrain.runtime import mx
@@ -156,31 +156,48 @@ def test_a_net_that_is_no_graph_is_evaluated_as_it_is() -> None:
     assert answers_of(context)[0] == context.net(data_of(context)).asnumpy().tobytes()
 
 
-@pytest.mark.parametrize("way", ["", REMAT, STAGES])
-def test_a_graph_that_cannot_be_computed_leaves_answers_to_the_net_as_it_is(
-    way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def with_impossible_sum(graph: Any, shapes: Any) -> Any:
-        zeros = {"op": "_zeros", "name": "zeros", "attrs": {"shape": "(3, 1237)"}, "inputs": []}
-        place, inputs = len(graph["nodes"]), [*graph["heads"], [len(graph["nodes"]), 0, 0]]
-        total = {"op": "elemwise_add", "name": "total", "attrs": {}, "inputs": inputs}
-        return {**graph, "nodes": [*graph["nodes"], zeros, total], "heads": [[place + 1, 0, 0]]}
+def with_impossible_sum(graph: Any, shapes: Any) -> Any:
+    """Add what MXNet knows to fit no output before it computes that."""
+    zeros = {"op": "_zeros", "name": "zeros", "attrs": {"shape": "(3, 1237)"}, "inputs": []}
+    place, inputs = len(graph["nodes"]), [*graph["heads"], [len(graph["nodes"]), 0, 0]]
+    total = {"op": "elemwise_add", "name": "total", "attrs": {}, "inputs": inputs}
+    return {**graph, "nodes": [*graph["nodes"], zeros, total], "heads": [[place + 1, 0, 0]]}
 
-    monkeypatch.setattr(joined_layers, "OWN_LAYERS", (*joined_layers.OWN_LAYERS, with_impossible_sum))
+
+def with_impossible_root(graph: Any, shapes: Any) -> Any:
+    """Add what MXNet finds out only when it computes that."""
+    place, head = len(graph["nodes"]), graph["heads"][0]
+    added = [
+        {"op": "_zeros", "name": "zeros", "attrs": {"shape": "(1, 2, 2)", "dtype": "float32"}, "inputs": []},
+        {"op": "_linalg_potrf", "name": "root", "attrs": {}, "inputs": [[place, 0, 0]]},
+        {"op": "sum", "name": "sum", "attrs": {}, "inputs": [[place + 1, 0, 0]]},
+        {"op": "broadcast_add", "name": "total", "attrs": {}, "inputs": [head, [place + 2, 0, 0]]},
+    ]
+    return {**graph, "nodes": [*graph["nodes"], *added], "heads": [[place + 3, 0, 0]]}
+
+
+def without_a_graph(graph: Any, shapes: Any) -> Any:
+    raise mx.base.MXNetError("Check failed: no such layer")
+
+
+def with_an_error(graph: Any, shapes: Any) -> Any:
+    raise KeyError("no such node")
+
+
+@pytest.mark.parametrize(
+    "failing", [with_impossible_sum, with_impossible_root, without_a_graph, with_an_error]
+)
+@pytest.mark.parametrize("way", ["", *WAYS])
+def test_a_graph_to_answer_by_that_fails_leaves_answers_to_the_net_as_it_is(
+    way: str, failing: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(joined_layers, "OWN_LAYERS", (*joined_layers.OWN_LAYERS, failing))
+    with pytest.raises(fallbacks.FallbackRefused):
+        answers_of(trained(way, num_steps=0), (5,))
+    monkeypatch.delenv(fallbacks.REFUSED)
     context = trained(way, num_steps=0)
     live = context.net(data_of(context)).asnumpy().tobytes()
     assert [answers_of(context, (5, 5)) for _ in range(2)] == [[live] * 2 * len(context.devices)] * 2
-    assert caplog.text.count("answers by cannot be computed") == 2
-
-
-def test_layers_that_mxnet_cannot_join_are_as_they_are(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(graph: Any, shapes: Any) -> Any:
-        raise mx.base.MXNetError("Check failed: no such layer")
-
-    monkeypatch.setattr(joined_layers, "OWN_LAYERS", (fail,))
-    context = trained(num_steps=0)
-    live = context.net(data_of(context)).asnumpy().tobytes()
-    assert answers_of(context, (5,)) == answers_of(context, (5,)) == [live]
-    assert caplog.text.count("cannot be joined to answer by (Check failed: no such layer)") == 1
+    assert caplog.messages and all("please report it" in line for line in caplog.messages)
+    is_made = failing in (with_impossible_sum, with_impossible_root)
+    assert is_made or len(caplog.messages) == 1, "it is tried once"
