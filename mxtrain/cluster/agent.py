@@ -48,6 +48,7 @@ def join(
     `fields` are those of `rendezvous.describe`. The first of `stop_requests` ends the wait, and the job: nothing has
     begun that would have to be saved. `gateway` is the scheduler's.
     """
+    verdicts.write_stacks_at_signal()
     own_gateway = HostGateway(node, timeouts.start, gateway) if node.secret else None
     fields = fields if own_gateway is None else {**fields, "gateway": own_gateway.address}
     info = rendezvous.describe(node, fields)
@@ -206,8 +207,7 @@ class Agent(WorkerGroup):
             if time.monotonic() > deadline and not self._is_late:
                 raise RestartMe(f"{self.name}: no answer from the scheduler in {seconds:g} s")
             time.sleep(POLL_SECONDS)
-        answer = self._receive()
-        if isinstance(answer, Verdict):
+        if isinstance(answer := self._receive(), Verdict):
             raise Stopped(f"{self.name}: the job is done, without it", DONE)
         assert isinstance(answer, Assignment)
         self.assignment = answer

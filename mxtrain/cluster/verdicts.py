@@ -10,6 +10,7 @@ import dataclasses
 import faulthandler
 import os
 import select
+import signal
 import time
 from typing import Any, NoReturn
 
@@ -75,6 +76,11 @@ def write_stderr(text: str) -> None:
     # A pipe that selects as writable has room for PIPE_BUF bytes.
     while left and select.select([], [2], [], max(0.0, deadline - time.monotonic()))[1]:
         left = left[os.write(2, left[: select.PIPE_BUF]) :]
+
+
+def write_stacks_at_signal() -> None:
+    """Have SIGUSR2 write all stacks of this process to stderr, whatever its threads wait for; it goes on."""
+    faulthandler.register(signal.SIGUSR2, file=2, all_threads=True)
 
 
 def write_late(name: str, reason: str) -> None:

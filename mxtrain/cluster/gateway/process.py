@@ -21,7 +21,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Callable, Sequence, TypeVar
 
-from mxtrain.cluster import unix_sockets
+from mxtrain.cluster import unix_sockets, verdicts
 from mxtrain.cluster.gateway import credentials, handshake
 from mxtrain.cluster.gateway.forwarding import forward
 from mxtrain.cluster.gateway.handshake import CONTROL, HandshakeFailed
@@ -165,6 +165,7 @@ def _start(function: Callable[..., None], *arguments: object) -> None:
 def main() -> None:
     """Run a gateway until standard input ends, and delete the sockets that it listened at for processes elsewhere."""
     die_with_parent()
+    verdicts.write_stacks_at_signal()
     lines = iter(sys.stdin.buffer.readline, b"")
     gateway = Gateway(GatewayOptions(**json.loads(next(lines))))
     _start(gateway.accept_all)

@@ -29,6 +29,8 @@ from tests.support.runs import newest, records, wait_until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
+STACKS_SECONDS = 1  # in which processes write their stacks
+MOST_OF_A_LOG = 20_000  # letters
 END_SECONDS = 30  # in which nothing of a job may be left, however it ended
 
 
@@ -68,8 +70,28 @@ class Lan:
         ) as job:
             try:
                 yield job
+            except AssertionError:
+                print(self.state(out))
+                raise
             finally:
                 job.kill()
+
+    def state(self, out: Path) -> str:
+        """Say what all processes on the hosts wait for: their stacks, at the ends of their logs, and their sockets."""
+        found = []
+        for host in self.hosts:
+            for pid in host.processes():
+                line = command_line(pid).replace(b"\0", b" ").decode(errors="replace")
+                found.append(f"{host.address} {pid} {line[:300]}")
+                if "mxtrain.fit" in line or "mxtrain.cluster.gateway" in line:
+                    os.kill(pid, signal.SIGUSR2)
+            for kinds in ("-tnpi", "-xnp"):
+                listing = subprocess.run(host.inside("ss", kinds), capture_output=True, text=True, timeout=10)
+                found.append(listing.stdout + listing.stderr)
+        time.sleep(STACKS_SECONDS)
+        logs = [*(out / "logs").glob("*.log"), out / "metrics.jsonl"]
+        found += [f"{path.name}:\n{path.read_text()[-MOST_OF_A_LOG:]}" for path in logs if path.exists()]
+        return "\n".join(found)
 
     def left(self) -> list[int]:
         """Processes on the hosts but for sshds, which may wait long for a silent peer."""

@@ -207,6 +207,24 @@ def test_a_stalled_worker_is_named_and_prints_its_stacks(tmp_path: Path) -> None
             assert ("in hang_in_pull" in node.output) == (node.name == "worker-1")
 
 
+def test_a_process_prints_its_stacks_at_sigusr2_and_goes_on(tmp_path: Path) -> None:
+    begun, done = tmp_path / "begun", tmp_path / "done"
+
+    def linger(me: Agent) -> None:
+        begun.touch()
+        control_plane.wait_for_file(done)
+        me.finish()
+
+    job = control_plane.start_job(tmp_path, {"worker-0": linger})
+    control_plane.wait_for_file(begun)
+    for node in job.values():
+        node.send(signal.SIGUSR2)
+        control_plane.wait_for_output(node, "(most recent call first)")
+    control_plane.wait_for_output(job["worker-0"], "in linger")
+    done.touch()
+    assert set(control_plane.exit_codes(job).values()) == {0}
+
+
 def test_a_worker_that_still_imports_has_the_start_timeout(tmp_path: Path) -> None:
     def imports(me: Agent) -> None:
         time.sleep(1.5)
