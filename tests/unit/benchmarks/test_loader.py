@@ -82,9 +82,9 @@ def test_ours_delivers_with_either_kind_of_worker(packs: dict[str, Path]) -> Non
         assert isinstance(outcome, Measured), outcome
 
 
-def test_what_is_not_installed_says_so(packs: dict[str, Path], tmp_path: Path) -> None:
+def test_what_is_not_installed_says_so(tmp_path: Path) -> None:
     cell = Cell("plain", "float32", workers=1)
-    assert contend.measure("dali", packs["plain"], cell, Size(NUM, NUM, NUM), tmp_path) == Absent(
+    assert contend.measure("dali", tmp_path / "no.rec", cell, Size(NUM, NUM, NUM), tmp_path) == Absent(
         "not installed"
     )
 
