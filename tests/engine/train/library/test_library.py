@@ -46,7 +46,7 @@ def without_collections(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 
 
 def pictures(num_samples: int = 32) -> tuple[Any, Any]:
-    samples = [user_data.dataset(num_samples)[place] for place in range(num_samples)]
+    samples = list(user_data.dataset(num_samples))
     return np.stack([picture for picture, _ in samples]), np.array([label for _, label in samples])
 
 
