@@ -13,6 +13,7 @@ from typing import Callable, Iterator, Sequence
 
 import pytest
 
+from mxtrain.launch.ssh import PORT
 from tests.support.commands import ROOT, Command
 from tests.support.hosts.two_hosts import NamespaceHost, reached_by_ssh, two_hosts
 from tests.support.jobs.short_run import (
@@ -212,6 +213,21 @@ def test_a_refusal_on_one_host_ends_the_job_with_its_reason(lan: Lan, tmp_path: 
 def has_trained_after_a_restart(out: Path) -> bool:
     restarts = [each["step"] for each in records(out, "event") if each["event"] == "restart"]
     return bool(restarts) and records(out, "train")[-1]["step"] > restarts[0]
+
+
+@pytest.mark.slow
+def test_a_stream_between_gateways_that_breaks_is_given_up_after_the_stall_timeout(
+    lan: Lan, tmp_path: Path
+) -> None:
+    """All processes are alive then, with heartbeats, and ps-lite sends nothing twice."""
+    with lan.started(tmp_path, *ENDLESS, "--stall-timeout", "5") as job:
+        wait_until(lambda: is_under_way(tmp_path), job)
+        lan.second.break_busiest_stream(lan.first.address, PORT)
+        wait_until(lambda: has_trained_after_a_restart(tmp_path), job)
+        job.kill()
+        said = job.communicate()[0]
+    assert "made no progress for 5." in said and "restart 1 of 3" in said, said
+    assert lan.is_empty_in(5), lan.left()
 
 
 # A cut that heals: tests/faults/test_network.py; what the coordinator does without a host: its own tests.

@@ -78,6 +78,19 @@ class NamespaceHost:
         """Put the cable back."""
         do(*self.inside("ip", "link", "set", self.cable, "up"))
 
+    def break_busiest_stream(self, address: str, port: int) -> None:
+        """End the connection to this address and port that has carried most, and no other one, as a reset does."""
+        to_port = self.inside(
+            "ss", "-tniHO", "state", "established", "dst", address, "dport", "=", f":{port}"
+        )
+        listing = subprocess.run(to_port, capture_output=True, text=True, timeout=10).stdout.splitlines()
+
+        def num_sent(line: str) -> int:
+            return int(line.partition("bytes_sent:")[2].split()[0])
+
+        _, _, source, target, *_ = max(listing, key=num_sent).split()
+        do(*self.inside("ss", "--kill", "src", source, "dst", target))
+
     def processes(self) -> list[int]:
         done = subprocess.run(
             ["ip", "netns", "pids", self.namespace], capture_output=True, text=True, timeout=10
