@@ -36,7 +36,8 @@ def rectangles(seed: int, classes: Any = range(4), size: Size = PICTURE) -> Boxe
 
 def measured(pixels: Any, number: int) -> Any:
     """The box around the pixels of a colour and how many there are; None without any."""
-    own = np.abs(pixels.astype(int) - COLOURS[number]).max(axis=2) < 100
+    difference = np.abs(pixels.astype(np.int16) - np.int16(COLOURS[number]))
+    own = (difference[..., 0] < 100) & (difference[..., 1] < 100) & (difference[..., 2] < 100)
     rows, columns = np.flatnonzero(own.any(axis=1)), np.flatnonzero(own.any(axis=0))
     if not len(rows):
         return None
