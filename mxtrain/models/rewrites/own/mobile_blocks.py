@@ -8,24 +8,22 @@ channels between its layers are never in memory. Weights are folded with the nor
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Collection, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Collection, Iterator, Mapping, NamedTuple, Sequence
 
 from mxtrain import native
-from mxtrain.models.rewrites import hard_sigmoids, norm_relus
 from mxtrain.models.rewrites.graph_rewrites import (
     AddNode,
     Graph,
     Inputs,
     Replacement,
     Shapes,
-    numbers,
     with_replaced,
 )
-from mxtrain.models.rewrites.norm_relus import OF_PICTURES
-from mxtrain.models.rewrites.own import channel_runs, folded_weights, gates, orders
+from mxtrain.models.rewrites.own import channel_runs, folded_weights, gates, mobile_layers, orders
 from mxtrain.models.rewrites.own.answering_graphs import Net, net_of, without_unused
-from mxtrain.models.rewrites.own.channel_runs import HARD_SWISH, IDENTITY, RELU, RELU6
+from mxtrain.models.rewrites.own.channel_runs import IDENTITY
 from mxtrain.models.rewrites.own.gates import Gate
+from mxtrain.models.rewrites.own.mobile_layers import Layer
 from mxtrain.models.rewrites.own.orders import Entry, Lasts
 from mxtrain.runtime.own_operators import (
     BLOCK,
@@ -34,27 +32,15 @@ from mxtrain.runtime.own_operators import (
     FIRST_CONVOLUTION,
 )
 
-DEPTHWISE_KERNELS = (3, 5)
-OF_WEIGHTS = 5  # what weights are made of: the convolution's, gamma, beta and the running statistics
-MOST_COLOURS = 4  # of what a first convolution takes
 INVERTED = (BLOCK[True, False], BLOCK[True, True])  # with wide channels, which are in memory otherwise
 BLOCKS_PER_CHANGE = 3  # such ones of the order of arrays, that pay for it
-
-
-class _Layer(NamedTuple):
-    """A convolution with the norm and the activation behind it, up to the node `end`."""
-
-    convolution: int
-    norm: int
-    activation: str
-    end: int
 
 
 class _Unit(NamedTuple):
     """Layers that become one operator, with weights of their own, up to the node `end`."""
 
     operator: str
-    layers: list[_Layer]
+    layers: list[Layer]
     data: Entry
     end: int
     takers: list[int]  # the nodes of it that take data
@@ -83,14 +69,14 @@ def with_mobile_blocks(graph: Graph, shapes: Shapes) -> Graph:
 
 def _units(net: Net) -> list[_Unit]:
     """Return the blocks, the first convolution before them, the last one behind them and the means at the end."""
-    pointwise = {layer.end: layer for layer in _layers(net, _is_pointwise)}
+    pointwise = {layer.end: layer for layer in mobile_layers.layers(net, mobile_layers.is_pointwise)}
     blocks = list(_blocks(net, pointwise))
     firsts = [first for first in _firsts(net) if any(block.data[0] == first.end for block in blocks)]
     return [*firsts, *blocks, *_lasts(net, pointwise, {block.end for block in blocks})]
 
 
-def _lasts(net: Net, pointwise: Mapping[int, _Layer], ends: Collection[int]) -> Iterator[_Unit]:
-    """Yield the means of what blocks give that end there, or layers of 1 x 1 behind them, and these layers."""
+def _lasts(net: Net, pointwise: Mapping[int, Layer], ends: Collection[int]) -> Iterator[_Unit]:
+    """Yield the means of what blocks give, or layers of 1 x 1 behind them, with the layers around them."""
     for place in range(len(net.graph["nodes"])):
         if not gates.is_mean(net, place):
             continue
@@ -98,16 +84,30 @@ def _lasts(net: Net, pointwise: Mapping[int, _Layer], ends: Collection[int]) -> 
         last = None if source[0] in ends else pointwise.get(source[0])
         if last is not None and net.only_user(last.end) == place:
             before = net.entry(last.convolution, 0)
-            attributes = {
-                **folded_weights.sizes(net, last.convolution),
-                "tile": "0",
-                "activation": last.activation,
-            }
             if before[0] in ends:
-                yield _Unit(CONVOLUTION, [last], before, last.end, [last.convolution], attributes)
-                yield _Unit(CHANNEL_MEANS, [], source, place, [place], {}, gives_last=False)
+                yield _convolution(net, last, before)
+                yield from _means(net, source, place)
         elif source[0] in ends:
-            yield _Unit(CHANNEL_MEANS, [], source, place, [place], {}, gives_last=False)
+            yield from _means(net, source, place)
+
+
+def _convolution(net: Net, layer: Layer, data: Entry) -> _Unit:
+    sizes = folded_weights.sizes(net, layer.convolution)
+    attributes = {**sizes, "tile": "0", "activation": layer.activation}
+    return _Unit(CONVOLUTION, [layer], data, layer.end, [layer.convolution], attributes)
+
+
+def _means(net: Net, source: Entry, place: int) -> Iterator[_Unit]:
+    """Yield means and the layers of 1 x 1 that take them, flat where these end in what is flat."""
+    head = list(mobile_layers.dense_layers(net, place))
+    flat = net.only_user(head[-1].end) if head else None
+    if flat is None or net.node(flat)["op"] != "Flatten":
+        yield _Unit(CHANNEL_MEANS, [], source, place, [place], {}, gives_last=False)
+        return
+    yield _Unit(CHANNEL_MEANS, [], source, place, [place], {"is_flat": "1"})
+    for layer, data in zip(head, [place, *(each.end for each in head)]):
+        unit = _convolution(net, layer, (data, 0))
+        yield unit if layer is not head[-1] else unit._replace(end=flat, gives_last=False)
 
 
 def _pays(net: Net, units: Sequence[_Unit]) -> bool:
@@ -122,74 +122,9 @@ def _pays(net: Net, units: Sequence[_Unit]) -> bool:
     return inverted > max(others, BLOCKS_PER_CHANGE * len(changes))
 
 
-def _layers(net: Net, is_ours: Callable[[Net, int], bool]) -> Iterator[_Layer]:
-    """Yield the convolutions of a kind with the norms behind them."""
-    for place in range(len(net.graph["nodes"])):
-        norm = net.only_user(place) if is_ours(net, place) else None
-        if norm is not None and norm_relus.is_norm(net.graph, net.shapes, norm):
-            of_norm = net.node(norm)["inputs"][1:]
-            if all(net.node(source)["op"] == "null" for source, *_ in of_norm):
-                yield _Layer(place, norm, *_activation_behind(net, norm))
-
-
-def _has_weights(net: Net, place: int) -> bool:
-    """Return whether a convolution has weights that are a variable, and no bias."""
-    is_variable = net.node(net.node(place)["inputs"][1][0])["op"] == "null"
-    return is_variable and net.attributes(place).get("no_bias", "False") == "True"
-
-
-def _is_pointwise(net: Net, place: int) -> bool:
-    """Return whether this is a convolution of 1 x 1 with each place of a picture."""
-    return (
-        net.is_product(place)
-        and len(net.shape(net.node(place)["inputs"][0])) == OF_PICTURES
-        and (numbers(net.attributes(place), "stride") or (1, 1)) == (1, 1)
-        and _has_weights(net, place)
-    )
-
-
-def _is_depthwise(net: Net, place: int) -> bool:
-    return (
-        channel_runs.is_depthwise(net.graph, net.shapes, place)
-        and numbers(net.attributes(place), "kernel")[0] in DEPTHWISE_KERNELS
-        and _has_weights(net, place)
-    )
-
-
-def _is_first(net: Net, place: int) -> bool:
-    """Return whether this is a convolution of the few colours of pictures."""
-    if not net.is_convolution(place):
-        return False
-    attributes, data = net.attributes(place), net.shape(net.node(place)["inputs"][0])
-    kernel, stride, pad = (numbers(attributes, name) for name in ("kernel", "stride", "pad"))
-    return (
-        len(data) == OF_PICTURES
-        and 0 < data[1] <= MOST_COLOURS
-        and len(set(kernel)) == len(set(stride or (1,))) == len(set(pad or (0,))) == 1
-        and (pad or (0,))[0] < kernel[0]
-        and (numbers(attributes, "dilate") or (1, 1)) == (1, 1)
-        and _has_weights(net, place)
-    )
-
-
-def _activation_behind(net: Net, norm: int) -> tuple[str, int]:
-    """Return the activation that takes a norm's output, and the node that ends with it."""
-    users = net.users.get(norm, [])
-    swish = hard_sigmoids.hard_swish(net.graph["nodes"], users, net.only_user)
-    if swish is not None and norm not in net.outputs:
-        return HARD_SWISH, swish
-    user = net.only_user(norm)
-    if user is not None and net.is_relu(user):
-        return RELU, user
-    if user is not None and net.node(user)["op"] == "clip":
-        limits = (float(net.attributes(user)["a_min"]), float(net.attributes(user)["a_max"]))
-        return (RELU6, user) if limits == (0, 6) else (IDENTITY, norm)
-    return IDENTITY, norm
-
-
-def _blocks(net: Net, pointwise: Mapping[int, _Layer]) -> Iterator[_Unit]:
+def _blocks(net: Net, pointwise: Mapping[int, Layer]) -> Iterator[_Unit]:
     """Yield the depthwise convolutions with the layers of 1 x 1 around them, each of which is part of one block."""
-    depthwise = {layer.end: layer for layer in _layers(net, _is_depthwise)}
+    depthwise = {layer.end: layer for layer in mobile_layers.layers(net, mobile_layers.is_depthwise)}
     by_end = {gate.end: gate for gate in gates.gates(net)}
     taken: set[int] = set()  # as the last layer of a block
     for projection in pointwise.values():
@@ -210,7 +145,7 @@ def _blocks(net: Net, pointwise: Mapping[int, _Layer]) -> Iterator[_Unit]:
         yield _block(net, layers, data, gate)
 
 
-def _gate_before(net: Net, projection: _Layer, by_end: Mapping[int, Gate]) -> Gate | None:
+def _gate_before(net: Net, projection: Layer, by_end: Mapping[int, Gate]) -> Gate | None:
     """Return the gate of what a layer of 1 x 1 takes, where that is for nothing else."""
     product = net.node(projection.convolution)["inputs"][0][0]
     if net.only_user(product) != projection.convolution or net.node(product)["op"] != "broadcast_mul":
@@ -223,7 +158,7 @@ def _gate_before(net: Net, projection: _Layer, by_end: Mapping[int, Gate]) -> Ga
     return gate if is_alone else None
 
 
-def _block(net: Net, layers: list[_Layer], data: Entry, gate: Gate | None) -> _Unit:
+def _block(net: Net, layers: list[Layer], data: Entry, gate: Gate | None) -> _Unit:
     *before, middle, projection = layers
     total, end, takers = net.only_user(projection.end), projection.end, [layers[0].convolution]
     is_residual = (
@@ -248,13 +183,13 @@ def _block(net: Net, layers: list[_Layer], data: Entry, gate: Gate | None) -> _U
 
 
 def _firsts(net: Net) -> Iterator[_Unit]:
-    for layer in _layers(net, _is_first):
+    for layer in mobile_layers.layers(net, mobile_layers.is_first):
         data = net.entry(layer.convolution, 0)
         attributes = {**folded_weights.sizes(net, layer.convolution), "activation": layer.activation}
         yield _Unit(FIRST_CONVOLUTION, [layer], data, layer.end, [], attributes)
 
 
-def _outputs(net: Net, layer: _Layer) -> str:
+def _outputs(net: Net, layer: Layer) -> str:
     return str(net.attributes(layer.convolution)["num_filter"])
 
 
@@ -287,10 +222,9 @@ def _operator(
         data = orders.last(lasts, unit.data, data, name, add)
     attributes, entries = {"tile": "0", "is_plain": str(int(is_first))}, [data]
     for layer in unit.layers:
-        of_weights = [next(rest) for _ in range(OF_WEIGHTS)]
-        entries.append(
-            folded_weights.add_weights(net, layer.convolution, layer.norm, of_weights, attributes, add)
-        )
+        of = (layer.convolution, layer.norm)
+        of_weights = [next(rest) for _ in folded_weights.sources(net, *of)]
+        entries.append(folded_weights.add_weights(net, *of, of_weights, attributes, add))
     made = {"op": unit.operator, "attrs": unit.attributes, "inputs": [*entries, *rest]}
     if not unit.gives_last:
         return add({**made, "name": name})

@@ -1,6 +1,6 @@
 /* Convolutions with channels last, and what makes their weights: of a convolution's alone, with its bias, or with a norm by
-   running statistics. A convolution takes data, those weights, and what is added where something is; a first one takes
-   pictures in plain order. */
+   running statistics. A convolution takes data, those weights, and what is added where something is, and (batch, channels)
+   as one place of each sample; a first one takes pictures in plain order. */
 
 #include "convolutions/convolution.h"
 #include "operator.h"
@@ -35,11 +35,12 @@ static int fold(const Call *call, int has_bias, int has_norm) {
     return DONE;
 }
 
-static Convolution layer_of(Attributes attributes, const int64_t *data, int is_plain) {
+static Convolution layer_of(Attributes attributes, const int64_t *data, int count, int is_plain) {
+    int is_flat = count == 2;
     return (Convolution){.batch = (size_t)data[0],
-                         .height = (size_t)data[1 + is_plain],
-                         .width = (size_t)data[2 + is_plain],
-                         .inputs = (size_t)data[is_plain ? 1 : 3],
+                         .height = is_flat ? 1 : (size_t)data[1 + is_plain],
+                         .width = is_flat ? 1 : (size_t)data[2 + is_plain],
+                         .inputs = (size_t)data[is_flat || is_plain ? 1 : 3],
                          .outputs = size_of(attributes, "outputs"),
                          .kernel = size_of(attributes, "kernel"),
                          .stride = size_of(attributes, "stride"),
@@ -50,8 +51,11 @@ static Convolution layer_of(Attributes attributes, const int64_t *data, int is_p
 
 static int shape(Attributes attributes, FoundShape *inputs, FoundShape *outputs, int has_added, int is_plain) {
     const int64_t *data = inputs[0].sizes;
-    if (inputs[0].count != 4 || data[0] < 1 || data[1] < 1 || data[2] < 1 || data[3] < 1) return FAILED;
-    Convolution layer = layer_of(attributes, data, is_plain);
+    int count = inputs[0].count, is_flat = count == 2;
+    if (count != 4 && (is_plain || !is_flat)) return FAILED;
+    for (int at = 0; at < count; at++)
+        if (data[at] < 1) return FAILED;
+    Convolution layer = layer_of(attributes, data, count, is_plain);
     if (!layer.outputs || !layer.kernel || !layer.stride) return FAILED;
     if (layer.tile && (layer.outputs % PANEL || layer.inputs % PANEL)) return FAILED;
     if (layer.kernel > layer.height + 2 * layer.pad || layer.kernel > layer.width + 2 * layer.pad) return FAILED;
@@ -59,7 +63,9 @@ static int shape(Attributes attributes, FoundShape *inputs, FoundShape *outputs,
     int64_t rows = (int64_t)out_side(&layer, layer.height), columns = (int64_t)out_side(&layer, layer.width);
     int64_t weights[] = {(int64_t)num_panels(layer.outputs), (int64_t)panel_size(taps_of(layer.kernel, layer.tile), layer.inputs)};
     outputs[0] = (FoundShape){{data[0], rows, columns, (int64_t)layer.outputs}, 4};
-    if (has_added && !has_sizes(&inputs[2], 4, outputs[0].sizes)) return FAILED;
+    if (is_flat && rows * columns != 1) return FAILED;
+    if (is_flat) outputs[0] = (FoundShape){{data[0], (int64_t)layer.outputs}, 2};
+    if (has_added && !has_sizes(&inputs[2], count, outputs[0].sizes)) return FAILED;
     return has_sizes(&inputs[1], 2, weights) ? DONE : FAILED;
 }
 
@@ -72,7 +78,7 @@ typedef struct {
 static int forward(const Call *call, int has_added, int is_plain) {
     static const Way plain = {plain_scratch, plain_forward}, winograd = {winograd_scratch, winograd_forward};
     static const Way direct = {direct_scratch, direct_forward};
-    Convolution layer = layer_of(call->attributes, call->inputs[0].sizes, is_plain);
+    Convolution layer = layer_of(call->attributes, call->inputs[0].sizes, call->inputs[0].count, is_plain);
     layer.in = call->in[0], layer.weights = call->in[1], layer.added = has_added ? call->in[2] : NULL;
     const Way *way = is_plain ? &plain : layer.tile ? &winograd : &direct;
     int pieces;

@@ -38,12 +38,11 @@ static int backward(const Call *call) {
     return DONE;
 }
 
-/* The means of each channel's places of data with channels last, as pooling gives them: (batch, channels, 1, 1). */
+/* The means of each channel's places of data with channels last, as pooling gives them, (batch, channels, 1, 1), or flat. */
 static int means_shape(Attributes attributes, FoundShape *inputs, FoundShape *output) {
-    (void)attributes;
     const int64_t *data = inputs->sizes;
     if (inputs->count != 4 || data[0] < 1 || data[1] < 1 || data[2] < 1 || data[3] < 1) return FAILED;
-    *output = (FoundShape){{data[0], data[3], 1, 1}, 4};
+    *output = (FoundShape){{data[0], data[3], 1, 1}, whole_number(attributes, "is_flat") ? 2 : 4};
     return DONE;
 }
 

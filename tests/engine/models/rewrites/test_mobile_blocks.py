@@ -146,6 +146,36 @@ def test_the_whole_net_is_in_one_order_from_its_first_layer_to_its_means(colours
     assert_close(forward(ours, values), forward(plain, values))
 
 
+def headed(channels: int, kind: str | None) -> tuple[Any, Any]:
+    """Return means of a block and what two layers of 1 x 1 make of them, the second one without a bias."""
+    data = layer(mx.sym.var("data", dtype="float32"), "first", 8, "relu6", **FIRST)
+    made = block(data, "one", (8, 20), (3, 1, 1), "relu6")
+    means = mx.sym.Pooling(made, global_pool=True, pool_type="avg", kernel=(1, 1), name="means")
+    hidden = mx.sym.Convolution(means, num_filter=channels, kernel=(1, 1), name="hidden")
+    scores = {"num_filter": 11, "kernel": (1, 1), "no_bias": True, "name": "scores"}
+    return means, mx.sym.Convolution(activated(hidden, kind), **scores)
+
+
+@pytest.mark.parametrize(
+    ("batch", "channels", "kind"), [(1, 40, "hard_swish"), (3, 7, "relu"), (14, 33, None)]
+)
+def test_layers_of_means_are_flat_operators_of_ours(batch: int, channels: int, kind: str | None) -> None:
+    shape, plain = (batch, 3, 9, 9), mx.sym.flatten(headed(channels, kind)[1])
+    ours, values = joined_layers.for_answers(plain, {"data": shape}), values_of(plain, shape)
+    assert operators(ours).count(CONVOLUTION) == 2
+    assert not {"Convolution", "Flatten", "_sg_mkldnn_conv", "transpose"} & set(operators(ours))
+    assert_close(forward(ours, values), forward(plain, values))
+    assert_same_bits_of_any_threads(lambda: [forward(ours, values)])
+
+
+def test_layers_of_means_that_something_else_takes_stay_mxnets() -> None:
+    shape, (means, scores) = (2, 3, 9, 9), headed(12, "relu")
+    for plain in (scores, mx.sym.concat(mx.sym.flatten(scores), mx.sym.flatten(means))):
+        ours, values = joined_layers.for_answers(plain, {"data": shape}), values_of(plain, shape)
+        assert CHANNEL_MEANS in operators(ours) and CONVOLUTION not in operators(ours)
+        assert_close(forward(ours, values), forward(plain, values))
+
+
 def test_what_several_nodes_take_is_computed_for_all_of_them() -> None:
     shape, plain = (2, 3, 9, 9), net_of(6, (3, 1, 1), "hard_swish", True)
     for name in ("twobnorm", "twocnorm", "twofirst", "twoproduct", "twodnorm"):
@@ -246,7 +276,7 @@ def test_without_operators_graphs_stay_mxnets(monkeypatch: pytest.MonkeyPatch) -
     assert not OURS & set(operators(joined_layers.for_answers(plain, {"data": (2, 3, 9, 9)})))
 
 
-@pytest.mark.parametrize(("name", "layers"), [("mobilenetv3_small", 34), ("mobilenetv2_0.25", 52)])
+@pytest.mark.parametrize(("name", "layers"), [("mobilenetv3_small", 36), ("mobilenetv2_0.25", 53)])
 def test_weights_are_folded_once_for_pictures_of_any_size(name: str, layers: int) -> None:
     assert len(weights_taken_once(name, CONVOLUTION_WEIGHTS.values(), assert_close)) == layers
 
