@@ -88,7 +88,7 @@ def _library(name: str) -> str | None:
 
 
 # Which operators there are, what bits they compute, and which graphs have them: counted up with a change of any
-OPERATORS_VERSION = 9
+OPERATORS_VERSION = 10
 # The operators that MXNet loads, by runtime/own_operators.py; None where they are not built, or it cannot load them
 OPERATORS: str | None = _library("_operators")
 

@@ -62,6 +62,7 @@ static const Operator *const operators[] = {
     &gated_separable_operator,
     &inverted_operator,
     &gated_inverted_operator,
+    &first_separable_operator,
     &channel_means_operator,
     &first_convolution_operator,
     &convolution_weights_operator,

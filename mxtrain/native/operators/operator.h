@@ -57,7 +57,7 @@ typedef struct {
 extern const Operator attention_operator, dropping_attention_operator, layer_norm_operator, reduction_operator;
 extern const Operator cross_entropy_operator, likeliest_operator, dense_operator;
 extern const Operator separable_operator, gated_separable_operator, inverted_operator, gated_inverted_operator;
-extern const Operator channel_means_operator, first_convolution_operator;
+extern const Operator channel_means_operator, first_convolution_operator, first_separable_operator;
 extern const Operator convolution_weights_operator, biased_weights_operator, normed_weights_operator;
 extern const Operator biased_normed_weights_operator, convolution_operator, convolution_sum_operator;
 extern const Operator lstm_weights_operator, lstm_operator, packed_weights_operator, packed_dense_operator;

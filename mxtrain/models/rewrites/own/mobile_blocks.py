@@ -29,10 +29,12 @@ from mxtrain.runtime.own_operators import (
     BLOCK,
     CHANNEL_MEANS,
     CONVOLUTION,
+    FIRST_BLOCK,
     FIRST_CONVOLUTION,
 )
 
 INVERTED = (BLOCK[True, False], BLOCK[True, True])  # with wide channels, which are in memory otherwise
+OF_PICTURES = (FIRST_CONVOLUTION, FIRST_BLOCK)  # take these in MXNet's order
 BLOCKS_PER_CHANGE = 3  # such ones of the order of arrays, that pay for it
 
 
@@ -71,8 +73,14 @@ def _units(net: Net) -> list[_Unit]:
     """Return the blocks, the first convolution before them, the last one behind them and the means at the end."""
     pointwise = {layer.end: layer for layer in mobile_layers.layers(net, mobile_layers.is_pointwise)}
     blocks = list(_blocks(net, pointwise))
-    firsts = [first for first in _firsts(net) if any(block.data[0] == first.end for block in blocks)]
-    return [*firsts, *blocks, *_lasts(net, pointwise, {block.end for block in blocks})]
+    ends = {block.end for block in blocks}
+    firsts = {
+        first.end: first for first in _firsts(net) if any(block.data[0] == first.end for block in blocks)
+    }
+    for at, block in enumerate(blocks):
+        if block.data[0] in firsts and _is_joined(net, block):
+            blocks[at] = _first_block(net, firsts.pop(block.data[0]), block)
+    return [*firsts.values(), *blocks, *_lasts(net, pointwise, ends)]
 
 
 def _lasts(net: Net, pointwise: Mapping[int, Layer], ends: Collection[int]) -> Iterator[_Unit]:
@@ -113,12 +121,12 @@ def _means(net: Net, source: Entry, place: int) -> Iterator[_Unit]:
 def _pays(net: Net, units: Sequence[_Unit]) -> bool:
     """Return whether blocks with wide channels are enough, for the others and for arrays that change their order."""
     ends = {(unit.end, 0) for unit in units}
-    changes = {unit.data for unit in units if unit.operator != FIRST_CONVOLUTION} - ends
+    changes = {unit.data for unit in units if unit.operator not in OF_PICTURES} - ends
     changes.update(
         (unit.end, 0) for unit in units if unit.gives_last and _is_taken_by_others(net, unit, units)
     )
     inverted = sum(unit.operator in INVERTED for unit in units)
-    others = sum(unit.operator in BLOCK.values() for unit in units) - inverted
+    others = sum(unit.operator in (*BLOCK.values(), FIRST_BLOCK) for unit in units) - inverted
     return inverted > max(others, BLOCKS_PER_CHANGE * len(changes))
 
 
@@ -189,6 +197,27 @@ def _firsts(net: Net) -> Iterator[_Unit]:
         yield _Unit(FIRST_CONVOLUTION, [layer], data, layer.end, [], attributes)
 
 
+def _is_joined(net: Net, block: _Unit) -> bool:
+    """Return whether a block without an expansion is all that takes what is before it, and that once."""
+    return block.operator == BLOCK[False, False] and [net.only_user(block.data[0])] == block.takers
+
+
+def _first_block(net: Net, first: _Unit, block: _Unit) -> _Unit:
+    """Return a first convolution and the block behind it as one."""
+    sizes = {name: first.attributes[name] for name in ("kernel", "stride", "pad")}
+    return block._replace(
+        operator=FIRST_BLOCK,
+        layers=[*first.layers, *block.layers],
+        data=first.data,
+        takers=[],
+        attributes={
+            **block.attributes,
+            **{f"first_{name}": size for name, size in sizes.items()},
+            "expanded": first.attributes["activation"],
+        },
+    )
+
+
 def _outputs(net: Net, layer: Layer) -> str:
     return str(net.attributes(layer.convolution)["num_filter"])
 
@@ -217,11 +246,12 @@ def _operator(
     is_taken: bool,
 ) -> int:
     name, rest = node["name"], iter(inputs[1:])
-    data, is_first = inputs[0], unit.operator == FIRST_CONVOLUTION
+    data, is_first = inputs[0], unit.operator in OF_PICTURES
     if not is_first:
         data = orders.last(lasts, unit.data, data, name, add)
-    attributes, entries = {"tile": "0", "is_plain": str(int(is_first))}, [data]
+    entries = [data]
     for layer in unit.layers:
+        attributes = {"tile": "0", "is_plain": str(int(is_first and layer is unit.layers[0]))}
         of = (layer.convolution, layer.norm)
         of_weights = [next(rest) for _ in folded_weights.sources(net, *of)]
         entries.append(folded_weights.add_weights(net, *of, of_weights, attributes, add))

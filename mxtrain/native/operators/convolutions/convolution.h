@@ -49,6 +49,12 @@ void winograd_forward(const Convolution *layer, float *out, void *scratch, int n
 size_t plain_scratch(const Convolution *layer, int num_threads);
 void plain_forward(const Convolution *layer, float *out, void *scratch, int num_threads);
 
+/* Of such an input: lines with padding around them that `rows` rows of outputs are made of, those of all channels side by
+   side, by their numbers; write them for a sample's rows from `first` on; and where the taps of each place read them. */
+size_t lines_size(const Convolution *layer, size_t rows);
+void put_lines(const Convolution *layer, size_t sample, size_t first, size_t rows, float *lines);
+void point_at_lines(const Convolution *layer, size_t rows, const float *lines, const float **taps);
+
 /* Write the transformed weights of the kernels of 3 x 3 that a panel's outputs have for one input, by tap and output. */
 void transform_kernels(size_t tile, double kernels[][PANEL], double transformed[][PANEL]);
 

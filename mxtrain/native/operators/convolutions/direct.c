@@ -86,28 +86,42 @@ void direct_forward(const Convolution *layer, float *out, void *scratch, int num
 }
 
 static size_t line_size(const Convolution *layer) { return layer->width + 2 * layer->pad; }
+static size_t num_lines(const Convolution *layer, size_t rows) { return (rows - 1) * layer->stride + layer->kernel; }
 
-/* The bytes of pointers, and with them those of lines: of each channel as many as the kernel has rows. */
+size_t lines_size(const Convolution *layer, size_t rows) { return num_lines(layer, rows) * layer->inputs * line_size(layer); }
+
+void put_lines(const Convolution *layer, size_t sample, size_t first, size_t rows, float *lines) {
+    for (size_t at = 0; at < num_lines(layer, rows) * layer->inputs; at++, lines += line_size(layer)) {
+        size_t row = first * layer->stride + at / layer->inputs - layer->pad; /* before 0 it is huge */
+        size_t plane = sample * layer->inputs + at % layer->inputs;
+        const float *from = layer->in + (plane * layer->height + row) * layer->width;
+        if (row >= layer->height) {
+            memset(lines, 0, line_size(layer) * sizeof *lines);
+            continue;
+        }
+        memset(lines, 0, layer->pad * sizeof *lines);
+        memcpy(lines + layer->pad, from, layer->width * sizeof *lines);
+        memset(lines + layer->pad + layer->width, 0, layer->pad * sizeof *lines);
+    }
+}
+
+void point_at_lines(const Convolution *layer, size_t rows, const float *lines, const float **taps) {
+    for (size_t row = 0; row < rows; row++)
+        for (size_t column = 0; column < out_side(layer, layer->width); column++)
+            for (size_t input = 0; input < layer->inputs; input++)
+                for (size_t down = 0; down < layer->kernel; down++)
+                    *taps++ = lines + ((row * layer->stride + down) * layer->inputs + input) * line_size(layer) + column * layer->stride;
+}
+
+/* The bytes of pointers, and with them those of lines. */
 static size_t plain_pointers_size(const Convolution *layer) {
     return out_side(layer, layer->width) * (layer->inputs * layer->kernel + 1) * sizeof(void *);
 }
 static size_t plain_size(const Convolution *layer) {
-    size_t lines = layer->inputs * layer->kernel * line_size(layer) * sizeof(float);
-    return plain_pointers_size(layer) + rounded_up(lines, sizeof(void *));
+    return plain_pointers_size(layer) + rounded_up(lines_size(layer, 1) * sizeof(float), sizeof(void *));
 }
 
 size_t plain_scratch(const Convolution *layer, int num_threads) { return (size_t)num_threads * plain_size(layer); }
-
-/* Write the lines that a row of outputs is made of. */
-static void put_lines(const Convolution *layer, size_t sample, size_t top, float *lines) {
-    for (size_t at = 0; at < layer->inputs * layer->kernel; at++, lines += line_size(layer)) {
-        size_t row = top + at % layer->kernel - layer->pad; /* before 0 it is huge */
-        size_t plane = sample * layer->inputs + at / layer->kernel;
-        memset(lines, 0, line_size(layer) * sizeof *lines);
-        if (row < layer->height)
-            memcpy(lines + layer->pad, layer->in + (plane * layer->height + row) * layer->width, layer->width * sizeof *lines);
-    }
-}
 
 void plain_forward(const Convolution *layer, float *out, void *scratch, int num_threads) {
     size_t height = out_side(layer, layer->height), width = out_side(layer, layer->width), taps = layer->inputs * layer->kernel;
@@ -116,11 +130,10 @@ void plain_forward(const Convolution *layer, float *out, void *scratch, int num_
         void **pointers = (void **)((char *)scratch + (size_t)omp_get_thread_num() * plain_size(layer));
         float *lines = (float *)((char *)pointers + plain_pointers_size(layer));
         Places places = {width, taps, layer->kernel, (const float **)pointers, (float **)pointers + width * taps, NULL};
-        for (size_t at = 0; at < width * taps; at++)
-            places.rows[at] = lines + at % taps * line_size(layer) + at / taps * layer->stride;
+        point_at_lines(layer, 1, lines, places.rows);
 #pragma omp for schedule(static)
         for (size_t row = 0; row < layer->batch * height; row++) {
-            put_lines(layer, row / height, row % height * layer->stride, lines);
+            put_lines(layer, row / height, row % height, 1, lines);
             for (size_t at = 0; at < width; at++) places.to[at] = out + (row * width + at) * layer->outputs;
             multiply_panels_of(layer, places, 0, num_panels(layer->outputs));
         }

@@ -1,4 +1,4 @@
-/* Wide channels are never in memory. A panel of them is expanded row by row into lines with padding around them, and convolved
+/* Wide channels, and a first convolution's, are never in memory. A panel of them is expanded row by row into lines with padding around them, and convolved
    while it is in the cache. Of large pictures a few rows at a time go on to the last convolution; threads share
    pictures, or their rows, of which some that meet are expanded twice. Of small ones, and where gates need means, all rows do:
    threads take pictures, or share the panels of one and then the places or outputs of its last convolution. */
@@ -20,11 +20,14 @@
 #define TOGETHER (2 * ROWS)   /* such places */
 #define TASKS 2               /* of a thread, of places that it shares */
 #define LINE 16               /* numbers of a line of the cache */
+#define NUMBERS_OF_POINTER (sizeof(void *) / sizeof(float))
 
-/* What a thread has: pointers of places, a line of zeros, and lines of a panel, or of all. */
+/* What a thread has: pointers of places, lines of pictures and the taps that read them, a line of zeros, and lines of a panel,
+   or of all. */
 typedef struct {
     void **pointers;
-    float *zeros, *lines, *wide;
+    const float **taps;
+    float *colours, *zeros, *lines, *wide;
 } Own;
 
 static size_t in_panel(size_t channels, size_t panel) { return least(PANEL, channels - panel * PANEL); }
@@ -49,15 +52,23 @@ static size_t num_lines(const Block *block) {
 /* How many panels lie side by side: one after the other is in the same lines where all rows go on at once. */
 static size_t panels_at_once(const Block *block) { return goes_on_whole(block) ? 1 : num_panels(block->wide); }
 
+/* The rows of the kernel of a convolution of pictures, each of a colour. */
+static size_t num_taps(const Convolution *first) { return first->inputs * first->kernel; }
+
 static size_t own_size(const Block *block, Own *own, float *memory) {
     size_t places = rows_at_once(block) * width_of(block), expanded = num_lines(block) * block->width;
-    size_t pointers = 3 * (places > expanded ? places : expanded) * sizeof(void *) / sizeof(float);
-    size_t sizes[] = {rounded_up(pointers, LINE), line_size(block), panels_at_once(block) * num_lines(block) * line_size(block),
+    size_t pointers = 3 * (places > expanded ? places : expanded), taps = block->first ? expanded * num_taps(block->first) : 0;
+    size_t colours = block->first ? lines_size(block->first, num_lines(block)) : 0;
+    size_t sizes[] = {rounded_up(pointers * NUMBERS_OF_POINTER, LINE),
+                      rounded_up(taps * NUMBERS_OF_POINTER, LINE),
+                      rounded_up(colours, LINE),
+                      line_size(block),
+                      panels_at_once(block) * num_lines(block) * line_size(block),
                       goes_on_whole(block) ? 0 : rounded_up(places * wide_step(block), LINE)};
-    float *first;
-    float **arrays[] = {&first, &own->zeros, &own->lines, &own->wide};
+    float *first, *second;
+    float **arrays[] = {&first, &second, &own->colours, &own->zeros, &own->lines, &own->wide};
     size_t size = cut_memory(memory, sizes, arrays, sizeof sizes / sizeof *sizes);
-    own->pointers = (void **)(void *)first;
+    own->pointers = (void **)(void *)first, own->taps = (const float **)(void *)second;
     return size;
 }
 
@@ -84,11 +95,12 @@ size_t block_scratch(const Block *block, int num_threads) {
     return (size_t)num_threads * team_size(block, 1) + LINE; /* of which a team takes as much, or less */
 }
 
-/* Cut a thread's own memory, and write zeros around its lines. */
+/* Cut a thread's own memory, and write what is the same for all rows: zeros around its lines, and pointers at pictures'. */
 static Own own_memory(const Block *block, float *memory) {
     Own own;
     own_size(block, &own, memory);
     memset(own.zeros, 0, line_size(block) * sizeof *own.zeros);
+    if (block->first) point_at_lines(block->first, num_lines(block), own.colours, own.taps);
     for (size_t line = 0; line < panels_at_once(block) * num_lines(block); line++) {
         float *begin = own.lines + line * line_size(block), *end = begin + (block->pad + block->width) * PANEL;
         memset(begin, 0, block->pad * PANEL * sizeof *begin);
@@ -102,9 +114,13 @@ static Places expanded_places(const Block *block, size_t sample, size_t first, s
     size_t width = block->width, count = 0, lines = num_lines(block);
     Places places = {(end - first) * width, 1, block->inputs, (const float **)own->pointers, NULL, NULL};
     places.to = (float **)own->pointers + places.count;
+    if (block->first) {
+        if (places.count) put_lines(block->first, sample, first, end - first, own->colours);
+        places.taps = num_taps(block->first), places.depth = block->first->kernel, places.rows = own->taps;
+    }
     for (size_t row = first; row < end; row++)
         for (size_t column = 0; column < width; column++, count++) {
-            places.rows[count] = block->in + ((sample * block->height + row) * width + column) * block->inputs;
+            if (!block->first) places.rows[count] = block->in + ((sample * block->height + row) * width + column) * block->inputs;
             places.to[count] = own->lines + row % lines * line_size(block) + (block->pad + column) * PANEL;
         }
     return places;
@@ -114,7 +130,7 @@ static Places expanded_places(const Block *block, size_t sample, size_t first, s
 static void expand(const Block *block, Places places, size_t panel, size_t behind) {
     size_t channels = in_panel(block->wide, panel);
     if (block->expansion) {
-        const float *weights = block->expansion + panel * panel_size(1, block->inputs);
+        const float *weights = block->expansion + panel * panel_size(places.taps, places.depth);
         multiply_places(block->expanded, places, weights, behind, channels > LANES ? PANEL : LANES);
         return;
     }

@@ -3,16 +3,19 @@
 #ifndef MXTRAIN_BLOCK_H
 #define MXTRAIN_BLOCK_H
 
-#include "mobile/gate.h"
 #include "channels/norm.h"
+#include "convolutions/convolution.h"
+#include "mobile/gate.h"
 #include "products/product.h"
 
 /* A convolution of 1 x 1 to `wide` channels, where there is one, a depthwise convolution, a gate, where there is one, and a
    convolution of 1 x 1, with norms and activations; what goes in is added at the end where `is_residual`. Weights are as
-   `fold_convolution` writes them, the depthwise ones as those of one input. */
+   `fold_convolution` writes them, the depthwise ones as those of one input. `first` is NULL, or a convolution of pictures in
+   plain order that makes the wide channels, by the weights `expansion`. */
 typedef struct {
     size_t batch, height, width, inputs, wide, outputs, kernel, stride, pad;
     const float *in, *expansion, *depthwise, *projection;
+    const Convolution *first;
     const Gate *gate;
     Activation expanded, convolved, projected;
     int is_residual;
