@@ -93,29 +93,73 @@ static void multiply_by_gates_slowly(const Block *block, double *wide, size_t pl
     }
 }
 
+/* What a convolution of pictures in plain order gives, with channels last. */
+static double *first_slowly(const Convolution *layer, const Layer *weights) {
+    size_t rows = out_side(layer, layer->height), columns = out_side(layer, layer->width), taps = layer->kernel * layer->kernel;
+    size_t count = layer->batch * rows * columns * layer->outputs;
+    double *found = malloc(count * sizeof *found);
+    for (size_t at = 0; at < count; at++) {
+        size_t output = at % layer->outputs, place = at / layer->outputs;
+        double sum = 0;
+        for (size_t tap = 0; tap < layer->inputs * taps; tap++) {
+            size_t row = place / columns % rows * layer->stride + tap % taps / layer->kernel - layer->pad;
+            size_t column = place % columns * layer->stride + tap % layer->kernel - layer->pad;
+            if (row >= layer->height || column >= layer->width) continue;
+            size_t plane = place / columns / rows * layer->inputs + tap / taps;
+            sum += (double)layer->in[(plane * layer->height + row) * layer->width + column] * weights->of.weights[output * layer->inputs * taps + tap];
+        }
+        found[at] = activated(layer->activation, normalized(weights, output, sum));
+    }
+    return found;
+}
+
+static Convolution drawn_first(size_t most) {
+    Convolution layer = {.batch = 1 + drawn(3), .height = 1 + drawn(most), .width = 1 + drawn(most), .inputs = 1 + drawn(4),
+                         .outputs = 1 + drawn(40), .kernel = 1 + drawn(5), .stride = 1 + drawn(3), .activation = (Activation)drawn(4)};
+    layer.pad = drawn(layer.kernel);
+    return layer;
+}
+
+static int fits(const Convolution *layer) {
+    return layer->kernel <= layer->height + 2 * layer->pad && layer->kernel <= layer->width + 2 * layer->pad;
+}
+
+/* Have a block take what a first convolution makes of pictures. */
+static void put_behind(Block *block, const Convolution *first) {
+    block->first = first, block->batch = first->batch, block->wide = block->inputs = first->outputs, block->expanded = first->activation;
+    block->height = out_side(first, first->height), block->width = out_side(first, first->width);
+}
+
 static int try_block(int num_threads) {
     static const Activation ACTIVATIONS[] = {IDENTITY, RELU, RELU6, HARD_SWISH};
     int has_expansion = (int)drawn(2), has_gate = (int)drawn(2), is_large = !drawn(8);
     Block block = {.batch = 1 + drawn(is_large ? 2 : 5), .height = 1 + drawn(is_large ? 70 : 12), .width = 1 + drawn(is_large ? 70 : 12),
                    .inputs = 1 + drawn(40), .outputs = 1 + drawn(40), .kernel = 3 + 2 * drawn(2), .stride = 1 + drawn(2),
                    .expanded = ACTIVATIONS[drawn(4)], .convolved = ACTIVATIONS[drawn(4)], .projected = ACTIVATIONS[drawn(4)]};
+    Convolution pictures = drawn_first(is_large ? 140 : 24);
+    int has_first = !has_expansion && !has_gate && drawn(2);
+    if (has_first && !fits(&pictures)) return 0;
+    if (has_first) put_behind(&block, &pictures);
     block.wide = has_expansion ? 1 + drawn(is_large ? 120 : 60) : block.inputs, block.pad = drawn(block.kernel);
     if (block.kernel > block.height + 2 * block.pad || block.kernel > block.width + 2 * block.pad) return 0;
-    if (block.stride == 1 && 2 * block.pad + 1 == block.kernel && drawn(2)) block.is_residual = 1, block.outputs = block.inputs;
+    if (block.stride == 1 && 2 * block.pad + 1 == block.kernel && !has_first && drawn(2)) block.is_residual = 1, block.outputs = block.inputs;
     size_t in_places = block.batch * block.height * block.width, places = out_side_of(&block, block.height) * out_side_of(&block, block.width);
     size_t hidden = 1 + drawn(20), count = block.batch * places * block.outputs;
-    float *in = numbers(in_places * block.inputs), *out = numbers(count), *of_gate[] = {
+    size_t in_count = has_first ? pictures.batch * pictures.inputs * pictures.height * pictures.width : in_places * block.inputs;
+    float *in = numbers(in_count), *out = numbers(count), *of_gate[] = {
         numbers(hidden * block.wide), numbers(hidden), numbers(hidden * block.wide), numbers(block.wide)};
     Gate gate = {block.wide, hidden, of_gate[0], of_gate[1], of_gate[2], of_gate[3], 0.2f, 0.5f};
-    Layer layers[] = {drawn_layer(block.wide, block.inputs, 1, 0), drawn_layer(block.wide, 1, block.kernel, 0),
+    Layer first = has_first ? drawn_layer(block.wide, pictures.inputs, pictures.kernel, 1) : drawn_layer(block.wide, block.inputs, 1, 0);
+    Layer layers[] = {first, drawn_layer(block.wide, 1, block.kernel, 0),
                       drawn_layer(block.outputs, block.wide, 1, 0)};
-    block.in = in, block.expansion = has_expansion ? layers[0].folded : NULL, block.depthwise = layers[1].folded;
+    block.in = pictures.in = in, block.expansion = has_expansion || has_first ? layers[0].folded : NULL, block.depthwise = layers[1].folded;
     block.projection = layers[2].folded, block.gate = has_gate ? &gate : NULL;
     float *scratch = numbers(block_scratch(&block, num_threads));
     block_forward(&block, out, scratch, num_threads);
 
-    double *exact = malloc(in_places * block.inputs * sizeof *exact), *expanded = exact;
-    for (size_t at = 0; at < in_places * block.inputs; at++) exact[at] = in[at];
+    double *exact = malloc(in_count * sizeof *exact), *expanded = exact;
+    for (size_t at = 0; at < in_count; at++) exact[at] = in[at];
+    if (has_first) expanded = first_slowly(&pictures, &layers[0]);
     if (has_expansion) expanded = pointwise_slowly(&layers[0], block.expanded, exact, in_places);
     double *wide = depthwise_slowly(&block, &layers[1], expanded);
     if (has_gate) multiply_by_gates_slowly(&block, wide, places);
@@ -131,32 +175,20 @@ static int try_block(int num_threads) {
     return 1;
 }
 
-/* A first convolution, of pictures in plain order. */
+/* A first convolution by itself. */
 static int try_first(int num_threads) {
-    Convolution layer = {.batch = 1 + drawn(3), .height = 1 + drawn(20), .width = 1 + drawn(20), .inputs = 1 + drawn(4), .outputs = 1 + drawn(40),
-                         .kernel = 1 + drawn(5), .stride = 1 + drawn(3), .activation = (Activation)drawn(4)};
-    layer.pad = drawn(layer.kernel);
-    if (layer.kernel > layer.height + 2 * layer.pad || layer.kernel > layer.width + 2 * layer.pad) return 0;
-    size_t rows = out_side(&layer, layer.height), columns = out_side(&layer, layer.width), count = layer.batch * rows * columns * layer.outputs;
+    Convolution layer = drawn_first(20);
+    if (!fits(&layer)) return 0;
+    size_t count = layer.batch * out_side(&layer, layer.height) * out_side(&layer, layer.width) * layer.outputs;
     Layer weights = drawn_layer(layer.outputs, layer.inputs, layer.kernel, 1);
     float *in = numbers(layer.batch * layer.inputs * layer.height * layer.width), *out = numbers(count);
     layer.in = in, layer.weights = weights.folded;
     void *scratch = malloc(plain_scratch(&layer, num_threads));
     plain_forward(&layer, out, scratch, num_threads);
-    for (size_t at = 0; at < count; at++) {
-        size_t output = at % layer.outputs, place = at / layer.outputs, taps = layer.kernel * layer.kernel;
-        double sum = 0;
-        for (size_t tap = 0; tap < layer.inputs * taps; tap++) {
-            size_t row = place / columns % rows * layer.stride + tap % taps / layer.kernel - layer.pad;
-            size_t column = place % columns * layer.stride + tap % layer.kernel - layer.pad;
-            if (row >= layer.height || column >= layer.width) continue;
-            size_t plane = place / columns / rows * layer.inputs + tap / taps;
-            sum += (double)in[(plane * layer.height + row) * layer.width + column] * weights.of.weights[output * layer.inputs * taps + tap];
-        }
-        double expected = activated(layer.activation, normalized(&weights, output, sum));
-        check_within(out[at], expected, 1e-4 * (10 + fabs(expected)), "another value of a first convolution");
-    }
-    end_layer(&weights), free(in), free(out), free(scratch);
+    double *right = first_slowly(&layer, &weights);
+    for (size_t at = 0; at < count; at++)
+        check_within(out[at], right[at], 1e-4 * (10 + fabs(right[at])), "another value of a first convolution");
+    end_layer(&weights), free(in), free(out), free(scratch), free(right);
     return 1;
 }
 

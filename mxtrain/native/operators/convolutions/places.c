@@ -7,6 +7,12 @@
 #include "sizes.h"
 
 #define HALF_ROWS (2 * ROWS)
+#define FEW_BLOCKS 12 /* are multiplied before the next panel has come from the cache of the third level, if it is asked for then */
+
+/* Have rows of the next panel, each a line of the cache, come while this one is multiplied with a few places. */
+__attribute__((noinline)) static void ask_for(const float *panel, size_t rows) {
+    for (size_t row = 0; row < rows; row++) _mm_prefetch((const char *)(panel + row * PANEL), _MM_HINT_T1);
+}
 
 /* `count` places and `halves` halves of a panel, which the compiler knows. */
 INLINE void multiply_block(const size_t count, const size_t halves, const Activation activation, Places places,
@@ -48,9 +54,13 @@ INLINE void multiply_block(const size_t count, const size_t halves, const Activa
 INLINE void multiply_all(const Activation activation, Places places, const float *panel, size_t column, size_t outputs) {
     int is_half = outputs <= LANES;
     size_t most = is_half ? HALF_ROWS : ROWS, blocks = (places.count + most - 1) / most; /* of about as many places each */
-    for (size_t at = 0; at < blocks; at++) {
-        size_t first = at * places.count / blocks, count = (at + 1) * places.count / blocks - first;
+    if (!blocks) return;
+    size_t fewer = places.count / blocks, larger = places.count % blocks, first = 0, count;
+    size_t depth = 1 + places.taps * places.depth, part = blocks > FEW_BLOCKS ? 0 : (depth + blocks - 1) / blocks;
+    for (size_t at = 0; at < blocks; at++, first += count) {
+        count = fewer + (at < larger);
         Places block = places_from(places, first, count);
+        if (part) ask_for(panel + (depth + at * part) * PANEL, part);
         if (is_half)
             switch (count) {
                 BLOCK(1, 1)

@@ -225,7 +225,7 @@ static void compute_whole(const Block *block, size_t sample, float *out, float *
     size_t rows = rows_of(block), places = rows * width_of(block), step = wide_step(block);
     size_t panels = num_panels(block->outputs);
     Places expanded = expanded_places(block, sample, 0, block->height, &own);
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(guided) /* one panel after the other, as the next one is asked for */
     for (size_t panel = 0; panel < num_panels(block->wide); panel++) {
         expand(block, expanded, panel, 0);
         convolve_panel(block, panel, 0, rows, own.lines, own.zeros, shared.wide);
@@ -235,7 +235,7 @@ static void compute_whole(const Block *block, size_t sample, float *out, float *
     if (block->gate) close_gates(block, &shared);
     size_t threads = (size_t)omp_get_num_threads(), groups = places < block->outputs ? panels : 1; /* the more there is of */
     size_t chunks = threads > 1 && groups == 1 ? least(TASKS * threads, places) : 1;
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(guided)
     for (size_t task = 0; task < groups * chunks; task++) {
         size_t group = task / chunks, first = task % chunks * places / chunks, end = (task % chunks + 1) * places / chunks;
         project(block, sample * places + first, end - first, group * panels / groups, (group + 1) * panels / groups,
