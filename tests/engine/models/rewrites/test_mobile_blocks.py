@@ -18,6 +18,7 @@ from mxtrain.runtime.own_operators import (
     CHANNEL_MEANS,
     CONVOLUTION,
     CONVOLUTION_WEIGHTS,
+    FIRST_BLOCK,
     FIRST_CONVOLUTION,
 )
 from mxtrain.train.net import build_net
@@ -26,7 +27,7 @@ from tests.support.nets.symbols import forward, operators, values_of
 from tests.support.nets.threads import assert_same_bits_of_any_threads, needs_own_operators
 
 pytestmark = needs_own_operators
-OURS = {*BLOCK.values(), FIRST_CONVOLUTION, CHANNEL_MEANS}
+OURS = {*BLOCK.values(), FIRST_BLOCK, FIRST_CONVOLUTION, CHANNEL_MEANS}
 # Batches, channels and sides: parts of panels, one place, and pictures whose rows go on a few at a time.
 SHAPES = [
     (2, 8, 7, 7),
@@ -144,6 +145,51 @@ def test_the_whole_net_is_in_one_order_from_its_first_layer_to_its_means(colours
     left = [each for each in operators(ours) if each not in ("null", *CONVOLUTION_WEIGHTS.values())]
     assert left == [FIRST_CONVOLUTION, BLOCK[True, False], CONVOLUTION, CHANNEL_MEANS, "Flatten"]
     assert_close(forward(ours, values), forward(plain, values))
+
+
+def begun(channels: int, first: dict[str, Any], sizes: Any, kind: str) -> Any:
+    """Return a first convolution, a block without an expansion or a sum, and four with these."""
+    data = layer(mx.sym.var("data", dtype="float32"), "first", channels, kind, **first)
+    made = block(data, "one", (channels, channels), sizes, kind)
+    for name in ("two", "three", "four", "five"):
+        made = block(made, name, (channels, 2 * channels), (3, 1, 1), kind)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "first", "sizes", "kind"),
+    [
+        ((1, 3, 130, 131), 32, {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)}, (3, 1, 2), "relu6"),
+        ((5, 1, 9, 12), 7, {"kernel": (3, 3), "pad": (1, 1)}, (3, 2, 1), "hard_swish"),
+        ((2, 4, 70, 61), 24, {"kernel": (5, 5), "pad": (1, 1)}, (5, 1, 1), "relu"),
+        ((3, 3, 4, 3), 17, {"kernel": (1, 1), "stride": (3, 3)}, (3, 2, 1), "identity"),
+    ],
+)
+def test_a_first_convolution_and_the_block_behind_it_are_one_operator(
+    shape: Any, channels: int, first: Any, sizes: Any, kind: str
+) -> None:
+    plain = begun(channels, first, sizes, kind)
+    ours, values = joined_layers.for_answers(plain, {"data": shape}), values_of(plain, shape)
+    assert {FIRST_BLOCK, BLOCK[True, False]} <= set(operators(ours))
+    assert not {FIRST_CONVOLUTION, "Convolution", "BatchNorm"} & set(operators(ours))
+    found = forward(ours, values)
+    assert_close(found, forward(plain, values))
+    assert_same_bits_of_any_threads(lambda: [forward(ours, values)])
+    alone = [{**values, "data": values["data"][at : at + 1].copy()} for at in range(shape[0])]
+    assert np.concatenate([forward(ours, each) for each in alone]).tobytes() == found.tobytes()
+    values["data"][0, 0, 1, 1] = np.nan
+    np.testing.assert_array_equal(np.isnan(forward(ours, values)), np.isnan(forward(plain, values)))
+
+
+def test_a_first_convolution_that_something_else_takes_stays_apart() -> None:
+    shape, plain = (2, 3, 9, 9), begun(8, FIRST, (3, 1, 2), "identity")
+    means = mx.sym.Pooling(plain, global_pool=True, pool_type="avg", kernel=(1, 1))
+    inside = plain.get_internals()["firstnorm_output"] * 2
+    both = mx.sym.concat(mx.sym.flatten(means), mx.sym.flatten(inside))
+    for each in (net_of(8, (3, 1, 1), "relu", False), both):
+        ours, values = joined_layers.for_answers(each, {"data": shape}), values_of(each, shape)
+        assert FIRST_CONVOLUTION in operators(ours) and FIRST_BLOCK not in operators(ours)
+        assert_close(forward(ours, values), forward(each, values))
 
 
 def headed(channels: int, kind: str | None) -> tuple[Any, Any]:
