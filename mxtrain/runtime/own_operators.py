@@ -38,7 +38,9 @@ BLOCK = {
     (True, False): "mxtrain_inverted",
     (True, True): "mxtrain_gated_inverted",
 }
-FIRST_BLOCK = "mxtrain_first_separable"  # a first convolution and the block behind it, one without an expansion
+FIRST_BLOCK = (
+    "mxtrain_first_separable"  # a first convolution and the block behind it, one without an expansion
+)
 # LSTM layers of nets that answer: weights in the order in which they are read, and layers; inputs, hidden, layers.
 LSTM_WEIGHTS, LSTM = "mxtrain_lstm_weights", "mxtrain_lstm"
 # Dense layers of nets that answer: packed weights, of weights and a bias, and layers; outputs.
