@@ -86,7 +86,7 @@ def test_arrays_of_any_size_are_summed(places: str) -> None:
             array = whole_numbers(rank, 0, number, size)
             add(array)
             found[rank].append(array)
-        connected.end(is_in_peace=True)
+        connected.end()
         if network is not None:
             network.close()
         connected.close()
