@@ -114,7 +114,7 @@ def test_strangers_on_other_hosts_and_other_users_reach_nothing_and_move_nothing
     assert all("1 attempt" in each for each in job.output().values()), job.output()
 
 
-@pytest.mark.slow  # in small: tests/unit/cluster/gateway/test_gateway.py; the next test restarts over hosts
+@pytest.mark.slow  # in small: tests/unit/cluster/gateway/test_gateway.py, and test_ssh_hosts.py
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_gateway_that_dies_is_named_and_the_job_goes_on_with_another(
     place: int, tmp_path: Path, data: list[str], held_undisturbed: tuple[object, ...]
@@ -133,6 +133,8 @@ def test_a_gateway_that_dies_is_named_and_the_job_goes_on_with_another(
     assert result(job.out) == held_undisturbed
 
 
+# tests/engine/kvstore/allreduce/test_ends.py has workers that die, test_ssh_hosts.py jobs over hosts.
+@pytest.mark.slow
 def test_workers_that_sum_among_themselves_over_hosts_resume_after_one_is_killed(
     tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:

@@ -80,7 +80,6 @@ def test_three_hosts_are_examined_and_nothing_stays_there(network: Lan) -> None:
     assert_nothing_stays(network)
 
 
-@pytest.mark.alone  # it measures what goes through each link
 def test_a_slow_link_a_closed_port_and_a_full_disk_are_named(network: Lan) -> None:
     """The second host sends slowly, the third drops what comes for all ports but one and has a disk of 8 MB."""
     second, third = network.hosts[1:]

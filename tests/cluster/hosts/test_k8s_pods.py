@@ -119,7 +119,6 @@ def undisturbed(digits: Path, tmp_path_factory: pytest.TempPathFactory, command:
     return run_alone(tmp_path_factory, command, digits)
 
 
-@pytest.mark.slow  # the next test has the other form, and tests/unit/launch/test_k8s.py what this one renders
 def test_plain_jobs_train(
     hosts: tuple[NamespaceHost, NamespaceHost], digits: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
@@ -129,6 +128,8 @@ def test_plain_jobs_train(
     assert_same_weights(tmp_path / "run", undisturbed)
 
 
+# tests/unit/launch/test_k8s.py has what is rendered, test_ssh_hosts.py jobs over hosts that begin again.
+@pytest.mark.slow
 def test_a_jobset_restarts_after_a_killed_pod_and_ends_with_the_same_weights(
     hosts: tuple[NamespaceHost, NamespaceHost], digits: Path, undisturbed: Path, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 from examples.digits import write_digits
 from mxtrain.data.records.record_file import open_records
+from tests.support.breadth import slow_cases
 from tests.support.data.pack_command import (
     ENVIRONMENT,
     ROOT,
@@ -304,27 +305,29 @@ def test_a_lost_index_is_rebuilt(some_digits, tmp_path):
         (["pack", "file", "out", "--from", "folder"], 3, ["cannot read folder file"]),
         (["pack", "images", "out", "--from", "zip"], 2, ["--from", "zip", "tfrecord"]),
         (["pack", "images", "out", "--root", "."], 2, ["--root", "a folder per class"]),
-        (["pack", "images", "out", "--multi-label"], 2, ["--multi-label", "a folder per class"]),
-        (["pack", "images", "out", "--tokenizer", "a:b"], 2, ["--tokenizer", "images"]),
         (["pack", "words.txt", "out", "--quality", "9"], 2, ["--quality", "text"]),
-        (["pack", "images", "out", "--shards", "0"], 2, ["--shards", "from 1 to"]),
         (["pack", "images", "out", "--shards", "40"], 3, ["no good item", "data-00030-of-00040.rec"]),
         (["pack", "images/one", "out"], 3, ["no images", "put each class in a folder"]),
         (["pack", "images", "file/out"], 2, ["file/out"]),
-        (["pack", "images", "file"], 2, ["file"]),
         (["pack", "images", "taken.rec"], 2, ["taken.rec", "Is a directory"]),
         (["pack", "images", "out.rec", "--split", "0.9"], 2, ["out.rec", "--split"]),
-        (["pack", "images", "out", "--split", "1.5"], 2, ["--split", "1.5", "0.9"]),
-        (["pack", "images", "out", "--split", "most"], 2, ["--split", "most"]),
-        (["pack", "images", "out", "--quality", "101"], 2, ["--quality", "100"]),
-        (["pack", "images", "out", "--workers", "0"], 2, ["--workers", "at least 1"]),
-        (["pack", "images", "out", "--seed", "-1"], 2, ["--seed", "-1", "from 0 to 2147483647"]),
         (["pack", "images", "out", "--seed", "2147483648"], 2, ["--seed", "from 0 to 2147483647"]),
         (["show", "file", "--seed", "2147483648"], 2, ["--seed", "from 0 to 2147483647"]),
         (["pack", "images", "images"], 2, ["images/data.rec", "which is the source"]),
         (["pack", "images"], 2, ["OUT"]),
         (["unpack", "images"], 2, ["unpack", "pack"]),
         (["index", "file"], 3, ["file", "a text file"]),
+        *slow_cases(  # one of each kind is above
+            (["pack", "images", "out", "--multi-label"], 2, ["--multi-label", "a folder per class"]),
+            (["pack", "images", "out", "--tokenizer", "a:b"], 2, ["--tokenizer", "images"]),
+            (["pack", "images", "out", "--shards", "0"], 2, ["--shards", "from 1 to"]),
+            (["pack", "images", "file"], 2, ["file"]),
+            (["pack", "images", "out", "--split", "1.5"], 2, ["--split", "1.5", "0.9"]),
+            (["pack", "images", "out", "--split", "most"], 2, ["--split", "most"]),
+            (["pack", "images", "out", "--quality", "101"], 2, ["--quality", "100"]),
+            (["pack", "images", "out", "--workers", "0"], 2, ["--workers", "at least 1"]),
+            (["pack", "images", "out", "--seed", "-1"], 2, ["--seed", "-1", "from 0 to 2147483647"]),
+        ),
     ],
 )
 def test_a_mistake_is_one_line(some_digits, tmp_path, arguments, exit_code, words):

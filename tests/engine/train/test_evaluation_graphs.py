@@ -18,6 +18,7 @@ from mxtrain.runtime.own_operators import BLOCK, CONVOLUTION
 from mxtrain.train.context import TrainContext
 from mxtrain.train.held import choice
 from mxtrain.train.net import build_net
+from tests.support.breadth import slow_cases
 from tests.support.nets import training_steps
 from tests.support.nets.held_steps import net_job, steps
 from tests.support.nets.joined_nets import DENSE, LAST_CHANNELS, ONEDNN
@@ -64,9 +65,8 @@ def joined_operators(context: TrainContext) -> set[str]:
     ("net", "operator"),
     [
         (QUICK_MOBILE, BLOCK[True, False]),
-        (ONEDNN, JOINED),
         (LAST_CHANNELS, CONVOLUTION),
-        (DENSE, CONVOLUTION),
+        *slow_cases((ONEDNN, JOINED), (DENSE, CONVOLUTION)),
         *(
             pytest.param(f"{net} --image-size 64", operator, marks=pytest.mark.slow)
             for net, operator in (
@@ -184,10 +184,18 @@ def with_an_error(graph: Any, shapes: Any) -> Any:
     raise KeyError("no such node")
 
 
+FAILING = (with_impossible_sum, with_impossible_root, without_a_graph, with_an_error)
+
+
+# How it fails does not depend on how the net is held.
 @pytest.mark.parametrize(
-    "failing", [with_impossible_sum, with_impossible_root, without_a_graph, with_an_error]
+    ("way", "failing"),
+    [
+        *(("", failing) for failing in FAILING),
+        *((way, with_impossible_sum) for way in WAYS),
+        *slow_cases(*((way, failing) for way in WAYS for failing in FAILING[1:])),
+    ],
 )
-@pytest.mark.parametrize("way", ["", *WAYS])
 def test_a_graph_to_answer_by_that_fails_leaves_answers_to_the_net_as_it_is(
     way: str, failing: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

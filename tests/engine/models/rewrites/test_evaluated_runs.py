@@ -17,6 +17,7 @@ from mxtrain.runtime import mx
 from mxtrain.runtime.own_operators import DEPTHWISE_NORM, NORM, NORM_DEPTHWISE_NORM
 from mxtrain.train.context import TrainContext
 from mxtrain.train.held import choice
+from tests.support.breadth import slow_cases
 from tests.support.nets import training_steps
 from tests.support.nets.held_steps import net_job, steps
 from tests.support.nets.mobile_net import QUICK_MOBILE, SOME_NORMS, quick_mobile
@@ -107,7 +108,9 @@ def test_a_sample_has_the_bits_of_any_batch_and_threads(first: int, last: int, o
     assert_same_bits_of_any_threads(lambda: [forward(ours, values)])
 
 
-@pytest.mark.parametrize("freeze", ["", FROZEN])
+@pytest.mark.parametrize(
+    "freeze", [*slow_cases(""), FROZEN]
+)  # tests/engine/train/test_evaluation_graphs.py has the first
 def test_the_bits_are_those_of_any_way_to_hold_the_net(freeze: str) -> None:
     whole = trained(freeze)
     for way in (REMAT, STAGES, HELD):
@@ -131,6 +134,7 @@ def test_the_bits_are_those_of_any_device() -> None:
     assert len(other.devices) == 3 and found == {answers(whole).tobytes()}
 
 
+@pytest.mark.slow  # tests/engine/train/test_evaluation_graphs.py has evaluations by joined layers
 @pytest.mark.parametrize("way", ["", REMAT, STAGES, HELD])
 def test_an_evaluation_is_by_the_weights_of_now(way: str) -> None:
     context, undisturbed = trained(way, num_steps=0), trained(way, num_steps=3)
