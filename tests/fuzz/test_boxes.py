@@ -23,7 +23,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return sanitized.built(tmp_path_factory.mktemp("boxes"), Path(__file__).with_name("boxes.c"), *SOURCES)
 
 
-@pytest.mark.parametrize("num_rounds", [15, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_rounds", [8, pytest.param(300, marks=pytest.mark.slow)])
 def test_damaged_jpegs_misuse_no_memory(program: Path, tmp_path: Path, num_rounds: int) -> None:
     rng = np.random.default_rng(0)
     files = []

@@ -16,6 +16,7 @@ from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from mxtrain.train.net import build_net
 from tests.support.amp import needs_bf16
+from tests.support.breadth import slow_cases
 from tests.support.nets.training_steps import (
     CLASSES,
     FLAGS,
@@ -96,7 +97,8 @@ def falling_back(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("failing", FAILURES)
 @pytest.mark.parametrize("place", ["AFTER_NARROWING", "TRAINING_REWRITES"])
 @pytest.mark.parametrize(
-    "flags", ["", "--devices cpu:0,1", pytest.param("--amp bf16", marks=needs_bf16), "--sums fast"]
+    "flags",
+    ["--devices cpu:0,1", pytest.param("--amp bf16", marks=needs_bf16), *slow_cases("", "--sums fast")],
 )
 @pytest.mark.usefixtures("falling_back")
 def test_a_graph_that_fails_is_replaced_by_the_plain_one(
