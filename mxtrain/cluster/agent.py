@@ -31,7 +31,7 @@ from mxtrain.core import errors
 from mxtrain.core.errors import BUG, DONE, RESTART_ME, OutOfMemory, RestartMe, Stop, Stopped, as_stop
 
 POLL_SECONDS, RETRY_SECONDS, FAIL_SECONDS, GIL_SECONDS = 0.05, 1.0, 1.0, 300.0
-GATEWAY_END_SECONDS = 0.2  # in which a gateway that has closed a channel is known to have ended
+GATEWAY_END_SECONDS = 0.5  # in which a gateway that has closed a channel is known to have ended
 NUMBERS_IN_MESSAGE = MAX_RAW_BYTES // 8  # of a sum; more go one message after the other
 MOST_NOTES = 1000  # that wait to be read, of which the oldest are dropped
 

@@ -44,14 +44,14 @@ def runs(is_inside: Array) -> list[int]:
     return [0, *counts] if len(flat) and flat[0] else counts
 
 
-def in_size_of(pixels: Pixels, shown: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an answer with its mask in the size of a picture."""
-    return {**shown, "mask": nearest(shown["mask"], *pixels.shape[:2])}
+def mask_of(pixels: Pixels, shown: Mapping[str, Any]) -> Array:
+    """Return the mask in an answer in the size of its picture."""
+    return nearest(shown["mask"], *pixels.shape[:2])
 
 
 def drawn(pixels: Pixels, shown: Mapping[str, Any], class_names: Sequence[str]) -> Pixels:
     """Return a picture with the colours of the classes that the net has seen over it."""
-    return mask_drawing.drawn(pixels, in_size_of(pixels, shown)["mask"], len(class_names))
+    return mask_drawing.drawn(pixels, mask_of(pixels, shown), len(class_names))
 
 
 class MaskFiles:
@@ -63,6 +63,6 @@ class MaskFiles:
 
     def write(self, name: str, pixels: Pixels, shown: Mapping[str, Any]) -> None:
         """Write the mask of a picture."""
-        encoded = mask_drawing.encoded(in_size_of(pixels, shown)["mask"], self._num_classes)
+        encoded = mask_drawing.encoded(mask_of(pixels, shown), self._num_classes)
         with durable.whole_file(self._folder / self._names.free(name, ".png")) as file:
             file.write(encoded)

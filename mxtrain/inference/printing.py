@@ -6,6 +6,7 @@ Its words are those of the command's flags.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
@@ -22,7 +23,7 @@ PROGRAM = "mxtrain.predict"
 
 def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None:
     """Print answers, or write them into a file, and what cannot be answered."""
-    from mxtrain.inference import mask_outputs, output_files, picture_files, row_formats
+    from mxtrain.inference import mask_outputs, output_files, row_formats
     from mxtrain.inference.input_samples import Inputs
     from mxtrain.tasks import registry as tasks
 
@@ -41,12 +42,12 @@ def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None
         for sample, shown in predictor.predict(inputs, question):
             num += 1
             if not isinstance(shown, DataError):
-                if format == "coco" and "mask" in shown and sample.picture:
-                    pixels = picture_files.pixels_of(sample.name, sample.picture())
-                    shown = mask_outputs.in_size_of(pixels, shown)
+                pixels = _pixels_of(sample.name, sample.picture) if sample.picture else None
+                if format == "coco" and "mask" in shown and pixels:
+                    shown = {**shown, "mask": mask_outputs.mask_of(pixels(), shown)}
                 write(sample.name, shown)
-                if sample.picture:
-                    write_pictures(sample.name, sample.picture, shown)
+                if pixels:
+                    write_pictures(sample.name, pixels, shown)
                 continue
             if len(options.inputs) == 1 and not sample.is_part:
                 raise shown
@@ -57,9 +58,16 @@ def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None
         raise DataError(f"{num_bad} of {num} inputs could not be read; they are named above")
 
 
+def _pixels_of(name: str, read: Callable[[], bytes]) -> Callable[[], Pixels]:
+    """Return the function that reads and decodes a picture, once, if it is called."""
+    from mxtrain.inference import picture_files
+
+    return functools.lru_cache(maxsize=None)(lambda: picture_files.pixels_of(name, read()))
+
+
 def _pictures(
     options: argparse.Namespace, class_names: Sequence[str]
-) -> Callable[[str, Callable[[], bytes], Mapping[str, Any]], None]:
+) -> Callable[[str, Callable[[], Pixels], Mapping[str, Any]], None]:
     """Return the function that writes the files that are wanted of a picture, by what is shown of it."""
     from mxtrain.inference import box_outputs, mask_outputs, picture_files
 
@@ -71,10 +79,9 @@ def _pictures(
     files: list[Any] = [picture_files.DrawnPictures(options.draw, draw)] if options.draw else []
     files += [mask_outputs.MaskFiles(options.masks, class_names)] if options.masks else []
 
-    def write(name: str, read: Callable[[], bytes], shown: Mapping[str, Any]) -> None:
-        pixels = picture_files.pixels_of(name, read()) if files else None
+    def write(name: str, pixels: Callable[[], Pixels], shown: Mapping[str, Any]) -> None:
         for each in files:
-            each.write(name, pixels, shown)
+            each.write(name, pixels(), shown)
 
     return write
 
